@@ -52,7 +52,7 @@ def command(
         raise click.UsageError("KEY and --prefix: leave one of them out.")
     topology = load(program).topology
     with opened(target) as log, Tables(topology, log) as tables:
-        _wait_aloud(tables, timeout)
+        _wait_with_message(tables, timeout)
         shown: dict[Any, Any] = {}
         with tables.snapshot() as snapshot:
             shown = _rows(snapshot, table, key, prefix, limit)
@@ -65,7 +65,7 @@ def command(
             raise SystemExit(1)
 
 
-def _wait_aloud(tables: Tables, timeout_s: float) -> None:
+def _wait_with_message(tables: Tables, timeout_s: float) -> None:
     """Wait until the tables are read; a wait that is long names its reason. Raises: NotReadyError after the timeout."""
     if timeout_s > _SILENT_S:
         try:

@@ -157,7 +157,7 @@ def _format_of(file: str) -> str:
 def _produce(file: str, form: str, fields: Fields, writer: _Writer, skip_bad: bool) -> int:
     """Pass each record of a file to the writer. Returns the number of bad lines."""
     bad = 0
-    with _lines(file) as lines, _told(file, writer):
+    with _lines(file) as lines, _located_errors(file, writer):
         reader = FORMATS[form](lines, fields)
         for number, row in reader:
             try:
@@ -191,7 +191,7 @@ def _binary(file: str) -> IO[bytes]:
 
 
 @contextlib.contextmanager
-def _told(file: str, writer: _Writer) -> Iterator[None]:
+def _located_errors(file: str, writer: _Writer) -> Iterator[None]:
     """Add the file, and the number of records written, to an error."""
     try:
         yield

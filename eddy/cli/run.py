@@ -252,7 +252,7 @@ def _command(context: click.Context, number: int, processes: int, endpoint: Endp
         for parameter in context.command.params
         if context.get_parameter_source(str(parameter.name)) is ParameterSource.COMMANDLINE
         and parameter.name not in _OF_EACH_WORKER
-        for part in _said(parameter, context.params[str(parameter.name)])
+        for part in _option_parts(parameter, context.params[str(parameter.name)])
     ]
     named = context.get_parameter_source("member") is ParameterSource.COMMANDLINE
     member = f"{context.params['member']}-{number}" if named else str(number)
@@ -260,18 +260,18 @@ def _command(context: click.Context, number: int, processes: int, endpoint: Endp
     http = [f"--http={replace(endpoint, port=port)}"] if endpoint else []
     if endpoint and endpoint.port:
         others = [endpoint.port + other for other in range(processes) if other != number]
-        http += [f"--http-peer={replace(endpoint, host=_reached(endpoint), port=other)}" for other in others]
+        http += [f"--http-peer={replace(endpoint, host=_reachable_host(endpoint), port=other)}" for other in others]
     # The worker looks for modules in the current directory exactly if this process does.
     safe_path = [] if pathlib.Path(sys.argv[0]).name == "__main__.py" else ["-P"]
     return [sys.executable, *safe_path, "-m", "eddy", "run", *said, *http, f"--member={member}"]
 
 
-def _reached(endpoint: Endpoint) -> str:
+def _reachable_host(endpoint: Endpoint) -> str:
     """Return the host by which a worker on this machine reaches another worker on it."""
     return {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(endpoint.host, endpoint.host)
 
 
-def _said(parameter: click.Parameter, value: object) -> list[str]:
+def _option_parts(parameter: click.Parameter, value: object) -> list[str]:
     """Return a value as command-line text."""
     if isinstance(parameter, click.Argument):
         return [str(value)]

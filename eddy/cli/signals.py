@@ -135,14 +135,14 @@ class StopRequest:
     def _remind(self) -> None:
         now = time.monotonic()
         if now - self._asked >= self._patience_s:
-            _say("not stopped within %g s after %s; killed", self._patience_s, self)
+            _log_in_thread("not stopped within %g s after %s; killed", self._patience_s, self)
             self._end(os.EX_TEMPFAIL)
         if not self._may_leave():
             self._deaf_since = float("inf")
             return
         self._deaf_since = min(self._deaf_since, now)
         if now - self._deaf_since >= _DEAF_S:
-            _say("stopped by %s, inside a call that cannot be interrupted", self)
+            _log_in_thread("stopped by %s, inside a call that cannot be interrupted", self)
             self._end(os.EX_OK)
         if self._may_raise:
             signal.pthread_kill(threading.main_thread().ident or 0, _REMINDER)
@@ -163,7 +163,7 @@ def _tell(text: bytes) -> None:
         os.write(sys.stderr.fileno(), text)
 
 
-def _say(text: str, *values: object) -> None:
+def _log_in_thread(text: str, *values: object) -> None:
     """Log a text in a separate thread, since the main thread may hold the lock of a logger."""
     saying = threading.Thread(target=_log.warning, args=(text, *values), daemon=True)
     saying.start()

@@ -90,7 +90,9 @@ def command(
         if at_least is not None:
             raise click.UsageError("--at-least waits for a version in the log; a server answers with its own")
         _refuse_options_of_logs()
-        _asked_of(server, load(program).topology.name, step, key, path, since, http_token_file, as_json, timeout)
+        _print_server_trace(
+            server, load(program).topology.name, step, key, path, since, http_token_file, as_json, timeout
+        )
         return
     if since is not None:
         raise click.UsageError(
@@ -120,7 +122,7 @@ def _refuse_options_of_logs() -> None:
             raise click.UsageError(f"{option} is for a trace of the log; leave it out beside --server")
 
 
-def _asked_of(
+def _print_server_trace(
     server: str,
     application: str,
     step: str,

@@ -63,7 +63,7 @@ class Work:
             worker = stack.enter_context(contextlib.closing(made))
             self._serve_tables(stack, monitor, log, program)
             collector.collect_all()
-            _say_what_runs(topology, self.target)
+            _log_start(topology, self.target)
             meter = Meter(worker)
             live = console is not None and console.is_terminal
             line = LiveLine(topology.name, meter, console) if live and console else LogLines(topology.name, meter)
@@ -166,7 +166,7 @@ class Work:
             )
 
 
-def _say_what_runs(topology: Topology, target: Target) -> None:
+def _log_start(topology: Topology, target: Target) -> None:
     plan = topology.plan
     sources, sinks = (", ".join(node.topic for node in found) for found in (plan.sources(), plan.sinks()))
     _log.info("application '%s' runs on %s: %s → %s", topology.name, target, sources, sinks or "(no sink)")

@@ -163,7 +163,7 @@ class Client:
         if self._views:
             await asyncio.sleep(pause_s(self._retry_s, self._failures) * random.uniform(0.5, 1.0))
 
-    async def _again(self) -> None:
+    async def _reconnect(self) -> None:
         """Open another connection, since this one accepts no more changes of its queries."""
         former = self._task
         await _end(former)
@@ -191,12 +191,12 @@ class Client:
         sent: list[RemoteView] = []
         size = 0
         for view in resumed or list(self._views.values()):
-            size += len(quote(json.dumps(_asked(view))))
+            size += len(quote(json.dumps(_query_parameters(view))))
             if size > _MAX_QUERY_CHARS and sent:
                 break
             sent.append(view)
         parameters: list[tuple[str, str | int | float | bool | None]]
-        parameters = [("query", json.dumps(_asked(view))) for view in sent]
+        parameters = [("query", json.dumps(_query_parameters(view))) for view in sent]
         if resumed:
             parameters.append(("last_event_id", self._last_id))
         silence = asyncio.timeout(3 * _HEARTBEAT_S)
@@ -257,7 +257,7 @@ class Client:
         self, *, open: Sequence[RemoteView] = (), close: Sequence[str] = (), window: Sequence[RemoteView] = ()
     ) -> None:
         body = {
-            "open": [_asked(view) for view in open],
+            "open": [_query_parameters(view) for view in open],
             "close": close,
             "window": [{"id": view.id, **_window_of(view)} for view in window],
         }
@@ -282,7 +282,7 @@ class Client:
                         view.take_state("error", _client_error(answer.status_code, answer.content))
                     return
             if name == self._name:
-                await self._again()
+                await self._reconnect()
 
 
 def _check(url: Any, token: Any, retry_s: Any, open_timeout_s: Any, texts: Any) -> None:
@@ -312,7 +312,7 @@ def pause_s(first_s: float, failures: int) -> float:
     return min(_MAX_RETRY_S, first_s * 2.0 ** min(failures, _MAX_DOUBLINGS))
 
 
-def _asked(view: RemoteView) -> dict[str, Any]:
+def _query_parameters(view: RemoteView) -> dict[str, Any]:
     query = {"name": view.name, "args": dict(view.args)} if view.text is None else {"text": view.text}
     return {"id": view.id, **query, **_window_of(view)}
 

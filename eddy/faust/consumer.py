@@ -86,7 +86,7 @@ class FaustConsumer:
         if self._assignment is None or self._paused:
             time.sleep(min(timeout_s, _SLICE_S))
             return Poll()
-        self._look()
+        self._request_undelivered()
         deadline = time.monotonic() + timeout_s
         while True:
             found = self._exchanged_records(max_records, max_bytes) or self._source_records(max_records, max_bytes)
@@ -123,7 +123,7 @@ class FaustConsumer:
                     backlog.extend(records)
                     self._typical = max(1, records.bytes() // len(records)) if len(records) else self._typical
 
-    def _look(self) -> None:
+    def _request_undelivered(self) -> None:
         """Request the records that were in the log at the last check and that Faust has not delivered since.
 
         If Faust was paused meanwhile, because too many records were under way, it is not late, and no record is

@@ -86,7 +86,7 @@ class Count(Keyed):
         news, olds = add_counts(self.table, deltas)
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows whose keys the table cannot write."""
         batch = aside.without_kept(inputs[0])
         return self.step(context, aside.without(batch, unwritten_keys(batch, self.table.spec)))
@@ -143,7 +143,7 @@ class Aggregate(Keyed):
         self.table.put_many(groups, olds)
         return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows on which a function fails, and withhold a group whose aggregate cannot be written."""
         batch = self.with_both(inputs[0]) if self.counts is None else self.with_keys(inputs[0])
         batch = aside.without_kept(batch if self.counts is None else netted(aside, batch))
@@ -155,7 +155,7 @@ class Aggregate(Keyed):
         indexes: Iterable[int] = range(len(batch))
         if self.counts is not None:
             indexes = sorted(indexes, key=lambda i: (batch.weights[i] > 0) is not (batch.rows[i][0] in empty))
-        batch = aside.without(batch, self._folded_apart(batch, indexes, groups))
+        batch = aside.without(batch, self._fold_each(batch, indexes, groups))
         if self.counts is not None and batch.rows:
             counts, _ = add_counts(self.counts, weight_by_key(batch, self.name))
             groups |= dict.fromkeys(key for key, count in counts.items() if count is None)
@@ -163,26 +163,26 @@ class Aggregate(Keyed):
         self.table.put_many(groups, olds)
         return replacement(groups, olds, batch.time, headers_of=by_key(batch, batch.headers) if batch.rows else None)
 
-    def _folded_apart(self, batch: Batch, indexes: Iterable[int], groups: dict[Any, Any]) -> dict[int, Exception]:
+    def _fold_each(self, batch: Batch, indexes: Iterable[int], groups: dict[Any, Any]) -> dict[int, Exception]:
         """Fold the rows at `indexes`, in this order. Returns the errors of those that cannot be folded, by index.
 
         A group that is too large for the changelog is folded once more, without the rows that make the group too large.
         """
         indexes, begun, errors = list(indexes), dict(groups), dict[int, Exception]()
         for index in indexes:
-            self._add_apart(batch, index, groups, errors)
+            self._fold_one(batch, index, groups, errors)
         large = {key for key, value in groups.items() if value is not None and self._too_large(key, value)}
         groups |= {key: begun[key] for key in large}
         for index in indexes if large else ():
             if (key := batch.rows[index][0]) in large and index not in errors:
                 before = groups[key]
-                self._add_apart(batch, index, groups, errors)
+                self._fold_one(batch, index, groups, errors)
                 value = groups[key]
                 if value is not None and (refusal := self._too_large(key, value)) is not None:
                     groups[key], errors[index] = before, refusal
         return errors
 
-    def _add_apart(self, batch: Batch, index: int, groups: dict[Any, Any], errors: dict[int, Exception]) -> None:
+    def _fold_one(self, batch: Batch, index: int, groups: dict[Any, Any], errors: dict[int, Exception]) -> None:
         try:
             self._fold([(batch.rows[index], batch.weights[index])], groups)
         except Exception as error:

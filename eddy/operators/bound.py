@@ -41,7 +41,7 @@ class Bound:
     stops: bool = False
 
     @classmethod
-    def asked(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
+    def of_arguments(cls, max_depth: int | None, limit: int, on_limit: str) -> "Bound":
         """Return the bound for these arguments of `recursively`, whose values are not checked here.
 
         `on_limit="stop"` becomes `hold` with `stops`.

@@ -279,7 +279,7 @@ class Circuit:
 
         See `nested/outermost.py`.
         """
-        return {loop.name: loop.queue.moved for loop in self._loops if loop.queue.moved}
+        return {loop.name: loop.queue.owed_change for loop in self._loops if loop.queue.owed_change}
 
     def changes(self) -> dict[str, Changes]:
         """Return the changed rows of the epoch, by state.

@@ -280,7 +280,7 @@ class Exchange(Keyed):
         """Return all rows that pass the exchange, including rows whose keys other workers own."""
         return keyed(inputs[0]) if self._needs_keys else inputs[0]
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the topic cannot store, if rows have to be sent at all."""
         batch, received = inputs
         batch = aside.without_kept(batch)

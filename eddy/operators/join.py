@@ -72,7 +72,7 @@ class Join(Operator):
         check_rows(result.rows, self.name)
         return result
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the pairs (key, (left, right)) on which `merge` fails."""
         left, right = inputs
         merge = merge_or_fail(aside, self._merge, self.name)
@@ -206,7 +206,7 @@ class Arrange(Operator):
             self.waiting.append(kept)
         return batch
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the arrangement cannot write."""
         return self.step(context, only_written(aside, inputs[0], self.arrangement.spec))
 
@@ -245,7 +245,7 @@ class Materialize(Operator):
         self.table.put_many(news, self.table.get_many(list(news)))
         return batch
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the table cannot write."""
         return self.step(context, only_written(aside, inputs[0], self.table.spec))
 
@@ -327,7 +327,7 @@ class TableJoin(Operator):
         left, right = inputs
         return self._replaced(left, right, lambda keys, lefts, rights, weight: self._joined(lefts, rights))
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the pairs (key, (left, right)) on which the joiner fails: their keys have no row."""
 
         def joined(keys: Sequence[Any], lefts: Sequence[Any], rights: Sequence[Any], weight: int) -> list[Any]:
@@ -335,7 +335,7 @@ class TableJoin(Operator):
             for key, left, right in zip(keys, lefts, rights, strict=True):
                 pair, value = (key, (left, right)), None
                 if aside.kept and aside.reason_of(pair):
-                    aside.again(pair, weight)
+                    aside.add_weight(pair, weight)
                 else:
                     try:
                         value = self._join(left, right)

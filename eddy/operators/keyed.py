@@ -65,11 +65,11 @@ class Keyed(Operator):
 
     def _counted(self, batch: Batch, kept: Batch) -> Batch:
         if kept is not batch:
-            self.dropped += _came(batch) - _came(kept)
+            self.dropped += _insertions(batch) - _insertions(kept)
         return kept
 
 
-def _came(batch: Batch) -> int:
+def _insertions(batch: Batch) -> int:
     return sum(weight > 0 for weight in batch.weights)
 
 

@@ -78,7 +78,7 @@ class OneRow(Keyed):
 
         return self._step(self.with_keys(inputs[0]), refuse)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the states cannot write. Withhold keys with several rows, if these are refused.
 
         The two states have the same serdes, so a row is checked for one of them only.
@@ -94,7 +94,7 @@ class OneRow(Keyed):
 
     def _step(self, batch: Batch, found: Callable[[Any, Mapping[Any, int]], None]) -> Batch:
         delta = batch.zset(self.name)
-        if batch.headers is None and (moved := self._moved(delta, batch.time)) is not None:
+        if batch.headers is None and (moved := self._apply_moves(delta, batch.time)) is not None:
             return moved
         keys = list(dict.fromkeys(key for key, _ in delta))
         olds = self.table.get_many(keys)
@@ -102,11 +102,13 @@ class OneRow(Keyed):
         mixed = self._replaced(delta, news)
         if mixed:
             rows = {row: weight for row, weight in delta.items() if row[0] in mixed}
-            news |= self._alone(rows, {key: old for key, old in zip(keys, olds, strict=True) if key in mixed}, found)
+            news |= self._apply_to_several(
+                rows, {key: old for key, old in zip(keys, olds, strict=True) if key in mixed}, found
+            )
         self.table.put_many(news, olds)
         return replacement(news, olds, batch.time, headers_of=by_key(batch, batch.headers))
 
-    def _moved(self, delta: ZSet, time: int) -> Batch | None:
+    def _apply_moves(self, delta: ZSet, time: int) -> Batch | None:
         """Apply a delta in the cheap case, in which no key has several rows. Returns the delta of the output.
 
         In this case each change removes a row from the table, or adds a row to a key that had none. In any other case
@@ -149,7 +151,7 @@ class OneRow(Keyed):
                     mixed.add(key)
         return mixed
 
-    def _alone(
+    def _apply_to_several(
         self, delta: ZSet, olds: Mapping[Any, Any], found: Callable[[Any, Mapping[Any, int]], None]
     ) -> dict[Any, Any]:
         """Apply a delta to keys that have or had several rows. Returns the values that the table gets for these keys.

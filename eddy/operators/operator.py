@@ -65,7 +65,7 @@ class Operator:
     follows_rows = False
     """Whether the operator makes each row from a single row and retracts none, so that `explore` finds all its rows."""
     inputs_apart = False
-    """Whether `step_apart` sets aside rows of each input, so that the rows of the inputs have to be told apart."""
+    """Whether `step_setting_aside` sets aside rows of each input, so that the inputs' rows have to be told apart."""
     left_due: Collection[int] = ()
     """The partitions with more due work than one step does, so that the next epoch continues with it."""
 
@@ -79,7 +79,7 @@ class Operator:
     def end_epoch(self) -> None:
         """Drop what the step has reported in the epoch, such as rows to send, after its commit or when it is undone."""
 
-    def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """Step as `step` does, and set aside the rows on which the step fails.
 
         Operators that accept every row do not override this method.
@@ -147,7 +147,7 @@ class RowWise(Operator):
         """True, because a row that fails in one batch fails in every batch."""
         return True
 
-    def step_apart(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: "Aside", *inputs: Batch) -> Batch:
         """Set aside the rows on which the function fails."""
         batch, *others = inputs
         batch, dropped = aside.without_kept(batch), self.dropped

@@ -94,7 +94,7 @@ class RateLimit(Keyed):
         super().end_epoch()
         self.left_due = ()
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the state cannot write."""
         return self.step(context, only_written(aside, self.with_keys(inputs[0]), self._rows))
 
@@ -118,7 +118,7 @@ class RateLimit(Keyed):
                 passed.append((key, shown, value))
         self._put(news, olds)
         moments = list(over.values())
-        if early := self._early(keys, {key for key, old in zip(keys, olds, strict=True) if old is None}):
+        if early := self._send_excess(keys, {key for key, old in zip(keys, olds, strict=True) if old is None}):
             passed += early
             moments.append(limit - self._limit_ms)
         if not passed:
@@ -132,7 +132,7 @@ class RateLimit(Keyed):
         self.waiting.put_many(news, olds)
         self.calendar.move(list(news), map(_moment, olds), map(_moment, news.values()))
 
-    def _early(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
+    def _send_excess(self, changed: Sequence[Any], began: Collection[Any]) -> list[_Passed]:
         """Send the changes that have waited longest, in each partition of the keys `changed` where too many wait.
 
         `began`: the keys whose changes began to wait in this step. Raises: StateError if the bound `fails`.

@@ -33,7 +33,7 @@ class Reduce(Keyed):
         """Return each key's result after the batch, minus its result before."""
         return self._step(self.with_keys(inputs[0]), self._made, self._made)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Withhold the keys on whose values the function fails, so that they have no row in the output."""
 
         def made_before(key: Any, bag: Bag | None) -> dict[Any, int]:

@@ -217,7 +217,7 @@ class Sum(Keyed):
         """Add the rows to the totals of their keys."""
         return self._step(self._grouped(inputs[0]), None)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that have no number, and withhold a key whose result the table cannot write."""
         batch = aside.without_kept(self._grouped(inputs[0]))
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))

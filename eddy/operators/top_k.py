@@ -130,7 +130,7 @@ class TopK(Keyed):
         """Change the results of the keys in the batch."""
         return self._step(self.with_keys(inputs[0]), None)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows for which `by` fails, and withhold a key whose result the table cannot write."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.rows.spec)
         return self._step(aside.without(batch, self._without_order(batch)), aside)

@@ -58,7 +58,7 @@ class Upsert(Keyed):
                 "Use a serde of scalars or of a frozen struct: eddy.Struct(Key)"
             ) from error
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Reject records whose keys the table cannot write, and withhold keys whose values it cannot write."""
         batch = self.with_keys(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))

@@ -43,7 +43,7 @@ class Span(NamedTuple):
     from_ms: int
     until_ms: int
 
-    def there(self, clock: int) -> bool:
+    def is_valid_at(self, clock: int) -> bool:
         """Whether the row is valid at this time."""
         return self.from_ms <= clock < self.until_ms
 
@@ -141,7 +141,7 @@ class ValidRows(Keyed):
                 found[index] = error
         return found
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows whose moments are not times, and the rows that the arrangement cannot write."""
         batch = only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec)
         return self.step(context, aside.without(batch, self.failures(batch)) if aside.care.on else batch)
@@ -182,7 +182,7 @@ class ValidRows(Keyed):
             span, before = of(row), rows.get(row, 0)
             after = before + arrived.get(row, 0)
             shown = before if old is not None and span.from_ms < old else 0
-            if change := (after if span.there(clock) else 0) - shown:
+            if change := (after if span.is_valid_at(clock) else 0) - shown:
                 out[row] = change
             moment = span.next_ms(clock) if after else None
             if moment is not None:

@@ -56,6 +56,6 @@ class WeightFunction(Keyed):
         moves = [f[new] - f[old] for new, old in zip(news, olds, strict=True)]
         return Batch(list(compress(delta, moves)), list(filter(None, moves)), batch.time)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the arrangement cannot write."""
         return self.step(context, only_written(aside, self.with_keys(inputs[0]), self.arrangement.spec))

@@ -110,7 +110,7 @@ class CallingConsumer:
         if self._waiting and not (found or ready or polled.assigned or polled.revoked):
             self._calls.wait(min(timeout_s or _PAUSE_S, _PAUSE_S))
             ready = self._ready(max_records, max_bytes)
-        self._hold()
+        self._pause_full()
         return Poll(found + ready, polled.revoked, polled.assigned)
 
     def assignment(self) -> frozenset[TopicPartition]:
@@ -179,7 +179,7 @@ class CallingConsumer:
                 whole = count == len(first.records)
                 taken = first.records if whole else first.records.slice(0, count)
                 if count or whole:
-                    self._note(first.calls[:count])
+                    self._deliver_results(first.calls[:count])
                     found.append(taken)
                     max_records, max_bytes = max_records - count, max_bytes - taken.bytes()
                 if not whole:
@@ -189,7 +189,7 @@ class CallingConsumer:
                 del self._waiting[partition]
         return found
 
-    def _note(self, calls: Sequence[list[OpenCall]]) -> None:
+    def _deliver_results(self, calls: Sequence[list[OpenCall]]) -> None:
         """Give each operator the results of its ended calls, by the topic, partition and offset of the record."""
         for call in (call for of_record in calls for call in of_record):
             place, ended = call.record[:3], call.ended
@@ -209,9 +209,9 @@ class CallingConsumer:
         for partition in partitions:
             queue = self._waiting.pop(partition, ())
             self._calls.cancel([call for waiting in queue for calls in waiting.calls for call in calls])
-        self._hold()
+        self._pause_full()
 
-    def _hold(self) -> None:
+    def _pause_full(self) -> None:
         """Pause the partitions with too many waiting records, and resume paused partitions that have fewer now."""
         full = {
             partition

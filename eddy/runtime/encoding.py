@@ -89,7 +89,7 @@ class SinkTopic:
             "needed. Write: lambda key, value, partitions: … % partitions"
         )
 
-    def columns_apart(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
+    def columns_setting_aside(self, batch: Batch, aside: Aside) -> tuple[Batch, list[bytes | None], list[bytes | None]]:
         """Encode the rows that fit the serdes and the topic, and set the other rows aside.
 
         Returns the rows to write, their keys and their values.
@@ -133,7 +133,7 @@ class SinkTopic:
             return {index: error for index, error in enumerate(errors) if error is not None}
         return {}
 
-    def apart(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
+    def as_written(self, keys: Columns, values: Columns, headers: list[Headers] | None) -> tuple[Columns, Columns, Any]:
         """Return keys, values and headers in the form that is written: serdes may move schema ids into headers."""
         found: Sequence[Headers] | None = self.forwarded(headers)
         keys, found = self.key.ids_apart(keys, found)
@@ -150,7 +150,7 @@ class SinkTopic:
         return [self.key.without_ids(self.value.without_ids(pairs)) for pairs in headers]
 
     def _check(self, rows: Sequence[Row], headers: list[Headers] | None) -> None:
-        columns = self.apart(*self.columns(rows), headers)
+        columns = self.as_written(*self.columns(rows), headers)
         if self.partitioner is not None:
             self.homes(rows, (), partition_of)
         for error in self._refusals(*columns).values():
@@ -195,10 +195,10 @@ class Encoder:
         if not batch.rows:
             return 0
         if aside is not None and (aside.care.on or aside.kept):
-            batch, keys, values = sink.columns_apart(batch, aside)
+            batch, keys, values = sink.columns_setting_aside(batch, aside)
         else:
             keys, values = sink.columns(batch.rows)
-        written, bodies, headers = sink.apart(keys, values, batch.headers)
+        written, bodies, headers = sink.as_written(keys, values, batch.headers)
         homes = sink.homes(batch.rows, written, self._partitioner)
         self._producer.send(sink.topic, homes, written, bodies, batch.times_of_rows(), headers)
         return len(keys)

@@ -59,7 +59,7 @@ class ErrorPolicy:
         return self._decided(_failed(rejected), rejected.error)
 
     def _decided(self, record: FailedRecord, error: Callable[[], DataError]) -> bool:
-        decision = self._on_error if isinstance(self._on_error, str) else self._asked(record)
+        decision = self._on_error if isinstance(self._on_error, str) else self._ask_author(record)
         if decision == "fail":
             self.refused = True
             raise error()
@@ -70,7 +70,7 @@ class ErrorPolicy:
             raise ConnectorError(told, retriable=True, after_s=decision.after)
         return decision == "dead-letter"
 
-    def _asked(self, record: FailedRecord) -> str | Retry:
+    def _ask_author(self, record: FailedRecord) -> str | Retry:
         assert not isinstance(self._on_error, str)
         where = f"config: on_error={line_of(self._on_error)}"
         try:

@@ -56,7 +56,7 @@ class MatchingTopics:
             for topic in own:
                 also = [other for other in patterns if other is not pattern and other.pattern.fullmatch(topic)]
                 if why := named.get(topic) or (also and f"pattern {also[0].pattern.pattern!r} matches it, too"):
-                    refused[topic] = f"{why}; one step a topic is needed. Let pattern {_told(pattern)} exclude it"
+                    refused[topic] = f"{why}; one step a topic is needed. Let pattern {_regex(pattern)} exclude it"
             fit = {topic: counts[topic] for topic in sorted(own) if topic not in refused}
             if fit.keys() - set(joined) or len(set(fit.values())) > 1:
                 places = [TopicPartition(topic, number) for topic, count in fit.items() for number in range(count)]
@@ -68,7 +68,7 @@ class MatchingTopics:
         return cls(topics, dict(sorted(refused.items())))
 
 
-def _told(pattern: TopicPattern) -> str:
+def _regex(pattern: TopicPattern) -> str:
     return repr(pattern.pattern.pattern)
 
 
@@ -106,21 +106,21 @@ def _of_other_counts(
     known = {tp.topic for tp in own.trusted} & counts.keys()
     joined = known - anew or known or counts.keys() & set(read)
     if len({counts[topic] for topic in joined}) != 1:
-        (one, few), (other, many) = _apart(counts)
+        (one, few), (other, many) = _extreme_counts(counts)
         raise ConfigurationError(
-            f"application '{application}': pattern {_told(pattern)} matches topic '{one}' with {few} partitions and "
+            f"application '{application}': pattern {_regex(pattern)} matches topic '{one}' with {few} partitions and "
             f"topic '{other}' with {many}; topics of one source need equal numbers. Let the pattern exclude one"
         )
     first = min(joined)
     return {
-        topic: f"it has {count} partitions, and '{first}' of the same pattern {_told(pattern)} has {counts[first]}; "
+        topic: f"it has {count} partitions, and '{first}' of the same pattern {_regex(pattern)} has {counts[first]}; "
         "topics of one source need equal numbers. Make the topic anew, or let the pattern exclude it"
         for topic, count in counts.items()
         if count != counts[first]
     }
 
 
-def _apart(counts: Mapping[str, int]) -> list[tuple[str, int]]:
+def _extreme_counts(counts: Mapping[str, int]) -> list[tuple[str, int]]:
     """Return the topics with the least and the greatest partition count, each as (topic, count)."""
     ordered = sorted(counts.items(), key=lambda item: (item[1], item[0]))
     return [ordered[0], ordered[-1]]
@@ -135,7 +135,7 @@ def find_topics(topology: Topology, log: Log) -> MatchingTopics:
     if missing := [pattern for pattern, topics in found.topics.items() if not topics]:
         others: Iterable[str] = (f"; not topic '{topic}': {why}" for topic, why in found.refused.items())
         raise NoTopicMatchesError(
-            f"application '{topology.name}' waits: no topic matches pattern {_told(missing[0])} yet{''.join(others)}; "
+            f"application '{topology.name}' waits: no topic matches pattern {_regex(missing[0])} yet{''.join(others)}; "
             "one is needed to begin. Create it: eddy topics create NAME --partitions N"
         )
     if found.topics:

@@ -102,7 +102,7 @@ def own_positions(log: Log, application: str, partitions: Iterable[TopicPartitio
     of cuts, from its end.
     """
     wanted = list(partitions)
-    own = _whatever_topic(log, application, wanted)
+    own = _positions_by_topic_name(log, application, wanted)
     # The ids are read last: if a note has the present id, the topic existed all the time, and has this position.
     ids = log.topic_ids({tp.topic for tp in wanted})()
     noted = {tp: topic_id(position) for tp, position in own.trusted.items()}
@@ -113,7 +113,7 @@ def own_positions(log: Log, application: str, partitions: Iterable[TopicPartitio
     return replace(own, trusted=own.trusted | first, topic_ids=ids, made_anew=former)
 
 
-def _whatever_topic(log: Log, application: str, wanted: Sequence[TopicPartition]) -> OwnPositions:
+def _positions_by_topic_name(log: Log, application: str, wanted: Sequence[TopicPartition]) -> OwnPositions:
     """Find the positions without a look at topic ids, so a position may be from a deleted topic of the same name."""
     found = log.committed(application, wanted)
     trusted = {tp: position for tp, position in found.items() if is_ours(position)}

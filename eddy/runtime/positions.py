@@ -90,7 +90,7 @@ class Positions:
         self._sent: dict[TopicPartition, int] = {}
         self._unwritten: set[TopicPartition] = set()
         self._said: set[tuple[TopicPartition, int | None, int]] = set()
-        self._told_anew: dict[str, object] = {}
+        self._reported_recreated: dict[str, object] = {}
         self.topic_ids: Mapping[str, int] = {}
         """The ids of the sources whose positions were read."""
         self.entry = EpochEntry({}, {})
@@ -172,11 +172,11 @@ class Positions:
         Raises: StateError if the positions of the states are unknown, or a table's topic was made anew, or any with
         another number of partitions.
         """
-        self._tell_made_anew(own)
+        self._report_recreated(own)
         if own.lost:
             tp = min(own.lost)
             raise StateError(
-                f"application '{self._group}': {_told(tp, own.foreign[tp])}; the states have processed input, "
+                f"application '{self._group}': {_position_text(tp, own.foreign[tp])}; the states have processed input, "
                 f"and no record has their positions. The group was deleted, or another program has written its "
                 f"positions. Set them as they were, or make the states anew: eddy backfill … --replace, or eddy reset …"
             )
@@ -188,7 +188,9 @@ class Positions:
         ]
         if wrong and not self._said.issuperset(wrong):
             self._said.update(wrong)
-            some = "; ".join(f"{_told(tp, found)}, the states are at {right}" for tp, found, right in wrong[:_NAMED])
+            some = "; ".join(
+                f"{_position_text(tp, found)}, the states are at {right}" for tp, found, right in wrong[:_NAMED]
+            )
             others = f"; and so in {len(wrong) - _NAMED} more" if len(wrong) > _NAMED else ""
             _log.warning(
                 "application '%s': positions that eddy did not write are not used: %s%s. Continuing from the "
@@ -198,7 +200,7 @@ class Positions:
                 others,
             )
 
-    def _tell_made_anew(self, own: OwnPositions) -> None:
+    def _report_recreated(self, own: OwnPositions) -> None:
         anew = sorted({tp.topic for tp in own.made_anew})
         now = self._log.topics(anew) if anew and self._complete() else {}  # else topics of patterns are looked up again
         for topic in anew:
@@ -215,8 +217,8 @@ class Positions:
                     f"with {before}, or start the workers again: they continue if there are no states, or print the "
                     "remedy"
                 )
-            if self._told_anew.get(topic) != (told := (own.topic_ids[topic], frozenset(offsets))):
-                self._told_anew[topic] = told
+            if self._reported_recreated.get(topic) != (told := (own.topic_ids[topic], frozenset(offsets))):
+                self._reported_recreated[topic] = told
                 _log.warning(
                     "application '%s': topic '%s' was deleted and made anew: it is read from its first record; the "
                     "former one was read up to %s. Results keep its records; to be without them: eddy reset …",
@@ -398,7 +400,7 @@ def _offsets(count: Counters | None) -> object:
     return count and (count.tables, count.offsets_hash)
 
 
-def _told(tp: TopicPartition, found: int | None) -> str:
+def _position_text(tp: TopicPartition, found: int | None) -> str:
     there = "no position" if found is None else f"position {found}"
     return f"its group has {there} in '{tp.topic}' partition {tp.partition}"
 

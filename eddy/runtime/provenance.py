@@ -58,7 +58,7 @@ def rows_set_aside(
         for name, sink in sinks.items():
             output = circuit.outputs[name]
             if output.aside is not None:
-                sink.columns_apart(sink.batch(output.batches), output.aside)
+                sink.columns_setting_aside(sink.batch(output.batches), output.aside)
     except DataError:
         # The failing step does not set rows aside. Its records are found in other ways; rows that earlier steps have
         # set aside are returned.

@@ -80,7 +80,7 @@ class Rejections:
         """Report rows that loops had to cut, within the open transaction. Returns their number."""
         rows = 0
         for loop in circuit.recursions.values():
-            for row in loop.overdue[:1]:
+            for row in loop.circulating[:1]:
                 what = "%s has passed through its loop %d times and continues; mend the cycle in the data"
                 _log.error(what, loop.bound.subject(loop.name, row), loop.bound.limit)
             for batch in loop.cut:
@@ -116,7 +116,7 @@ class Rejections:
         epoch, dead = self._senders.of(polled), []
         for aside in active:
             write_set_aside(producer, self._internal.plan, aside.changes())
-            dead += [self._dead_row(aside, found, epoch) for found in aside.came()]
+            dead += [self._dead_row(aside, found, epoch) for found in aside.new_rows()]
         if letters := self.policy.rows(dead):
             out.dead_rows(self._internal.dead_letter, letters)
         return len(dead)

@@ -30,7 +30,7 @@ class TopicWatch:
                 _log.info("application '%s': topic '%s' %s", self._topology.name, topic, what)
         self.matching = matching
         self._due = self._clock() + self._interval_s
-        self._tell(matching)
+        self._log_refused(matching)
 
     def changed(self, now: bool = False) -> bool:
         """Return whether the matching topics differ from the topics that the worker reads; False if no look is due.
@@ -45,7 +45,7 @@ class TopicWatch:
             if not error.retriable:
                 raise
             return False
-        self._tell(found)
+        self._log_refused(found)
         if found.names != self.matching.names:
             self._due = self._clock()  # until the worker has adopted them
             return True
@@ -76,7 +76,7 @@ class TopicWatch:
         """Whether the worker reads all topics that match now. Raises: ConnectorError."""
         return not self.matching.topics or self.look().names == self.matching.names
 
-    def _tell(self, found: MatchingTopics) -> None:
+    def _log_refused(self, found: MatchingTopics) -> None:
         for topic, why in found.refused.items():
             if self._told.get(topic) != why:
                 _log.error("application '%s': topic '%s' is not read: %s", self._topology.name, topic, why)

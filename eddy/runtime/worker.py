@@ -73,8 +73,8 @@ class Worker:
         self.topology, self.log, self.config = topology, log, worker_config("worker", topology, log, config, member)
         self.group, self.member, self.statistics = topology.name, member, Statistics()
         self.lifecycle = Lifecycle(f"worker '{member}' of '{self.group}'")
-        self._told = Listeners(self.config)
-        self.lifecycle.observe = self._told.transition
+        self._listeners = Listeners(self.config)
+        self.lifecycle.observe = self._listeners.transition
         self.trouble: Retries | None = None
         self.doing = ""  # the current or last part of a step, for monitors
         self._clock = clock
@@ -82,7 +82,7 @@ class Worker:
         self._producer = OwnProducer(log, f"{self.group}-{member}", self.statistics)
         self._surroundings = Surroundings(
             *(self.config, log, self.group, self.local_store, self._producer, self.statistics),
-            *(self._told.restored, Stopwatch(clock), clock, wall, observe),
+            *(self._listeners.restored, Stopwatch(clock), clock, wall, observe),
         )
         self._watch = TopicWatch(topology, log, self.config.topics_interval_s, clock)
         self._room = EpochRoom(self.config)

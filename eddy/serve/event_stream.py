@@ -209,9 +209,9 @@ class Stream:
         if connection.ended:
             ended, connection.ended = connection.ended, 0
             self._ended(ended)
-        if connection.again:
-            again = list(connection.again)
-            connection.again.clear()
+        if connection.to_resend:
+            again = list(connection.to_resend)
+            connection.to_resend.clear()
             self.work(*again)
         self._room.set()
         return data

@@ -186,7 +186,7 @@ class _Pages:
             for t in found
             if self._authorize(request, t.name)
         ]
-        return answer({"tables": listed, "formats": formats(), **_told(version)})
+        return answer({"tables": listed, "formats": formats(), **_version_fields(version)})
 
     async def row(self, request: Request) -> Response:
         allowed = self._allowed(request)
@@ -196,8 +196,8 @@ class _Pages:
         with self._tables.rows.changed:  # under the lock, so that rows and version belong together
             value, version = table.get(key, _NONE), self._tables.version
         if value is _NONE or not (allowed is None or allowed(key, value)):
-            return answer({"code": "NOT_FOUND", "error": "there is no such row", **_told(version)}, 404)
-        return tagged(request, {"key": key, "value": value, **_told(version)})
+            return answer({"code": "NOT_FOUND", "error": "there is no such row", **_version_fields(version)}, 404)
+        return tagged(request, {"key": key, "value": value, **_version_fields(version)})
 
     async def rows(self, request: Request) -> Response:
         allowed = self._allowed(request)
@@ -227,7 +227,7 @@ class _Pages:
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
             table = snapshot[request.path_params["name"]]
             found = searched(table, table.between(keys), search, limit, allowed)
-            return answer(found | _told(snapshot.version))
+            return answer(found | _version_fields(snapshot.version))
 
     def _page(
         self, request: Request, keys: KeyRange, sought: Sought | None, limit: int, allowed: Allowed | None
@@ -256,7 +256,7 @@ class _Pages:
             "rows": rows,
             "next": text_of_key(self._tables.catalog.table(name), last) if more else None,
             **place,
-            **_told(version),
+            **_version_fields(version),
         }
         return tagged(request, content)
 
@@ -267,7 +267,7 @@ class _Pages:
         """
         end = time.monotonic() + MAX_STREAM_S
         with self._tables.snapshot(timeout_s=0.0) as snapshot:
-            yield encode(_told(snapshot.version)) + b"\n"
+            yield encode(_version_fields(snapshot.version)) + b"\n"
             table = snapshot[request.path_params["name"]]
             rows = _limited(table.between(_asked(table, request)), allowed, limit)
             while chunk := await asyncio.to_thread(_lines, rows):
@@ -383,5 +383,5 @@ def _lines(rows: Iterator[Row]) -> bytes:
     return bytes(chunk)
 
 
-def _told(version: Version) -> dict[str, Any]:
+def _version_fields(version: Version) -> dict[str, Any]:
     return {"version": version.token, "exact": version.exact}

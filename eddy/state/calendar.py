@@ -5,8 +5,8 @@
 The earliest entries are read by a short scan, so a calendar need not fit into memory. Only the entries changed in the
 current epoch, and the first and the latest moment of each partition, are in memory.
 
-Invariant: the entries of a calendar are the store's entries, without the entries in `_gone`, and with the entries in
-`_come`.
+Invariant: the entries of a calendar are the store's entries, without those in `_removed`, and with the entries in
+`_added`.
 """
 
 from collections import defaultdict
@@ -42,8 +42,8 @@ class Calendar(Generic[K]):
         self.spec = spec
         self._own = MemoryStore() if store is None else None
         self._store: Store = store or self._own  # type: ignore[assignment]
-        self._come: dict[int, set[bytes]] = defaultdict(set)
-        self._gone: dict[int, set[bytes]] = defaultdict(set)
+        self._added: dict[int, set[bytes]] = defaultdict(set)
+        self._removed: dict[int, set[bytes]] = defaultdict(set)
         self._passed: dict[int, set[bytes]] = defaultdict(set)  # entries that the epoch has added and removed
         self._firsts: dict[int, int | None] = {}
         self._lasts: dict[int, int] = {}
@@ -59,8 +59,8 @@ class Calendar(Generic[K]):
         rows = list(map(add, map(_pack, moments), keys))
         for home in set(homes):
             mine = set(compress(rows, map(home.__eq__, homes)))
-            self._come[home] |= mine
-            self._gone[home] -= mine
+            self._added[home] |= mine
+            self._removed[home] -= mine
 
     def move_encoded(
         self, homes: Sequence[int], keys: Sequence[bytes], olds: Iterable[int | None], news: Iterable[int | None]
@@ -69,7 +69,7 @@ class Calendar(Generic[K]):
         for home, key, old, new in zip(homes, keys, olds, news, strict=True):
             if old == new:
                 continue
-            come, gone = self._come[home], self._gone[home]
+            come, gone = self._added[home], self._removed[home]
             if old is not None:
                 row = _row(old, key)
                 gone.add(row)
@@ -120,7 +120,7 @@ class Calendar(Generic[K]):
         Entries that the epoch has added or removed are left out. Cost: proportional to the entries found and the
         entries that the epoch has removed.
         """
-        gone = self._gone.get(partition, ())
+        gone = self._removed.get(partition, ())
         rows = [row for row in self._scan(partition, moment, most + len(gone)) if row not in gone][:most]
         decode = self.spec.key.decode
         return [(_moment(row), decode(row[_MOMENT_BYTES:])) for row in rows]
@@ -128,8 +128,8 @@ class Calendar(Generic[K]):
     def items(self) -> Iterator[tuple[tuple[K, int], int]]:
         """Yield ((key, moment), 1) for every entry, including the current epoch, by partition and moment."""
         for partition in range(self.spec.partitions):
-            rows = {row for row in self._scan(partition, MOST_MS, _ALL) if row not in self._gone.get(partition, ())}
-            for row in sorted(rows | self._come.get(partition, set())):
+            rows = {row for row in self._scan(partition, MOST_MS, _ALL) if row not in self._removed.get(partition, ())}
+            for row in sorted(rows | self._added.get(partition, set())):
                 yield (self.spec.key.decode(row[_MOMENT_BYTES:]), _moment(row)), 1
 
     @property
@@ -146,8 +146,8 @@ class Calendar(Generic[K]):
         partitions: list[int] = []
         keys: list[bytes] = []
         values: list[bytes | None] = []
-        gone = {partition: rows - self._unstored(partition) for partition, rows in self._gone.items()}
-        for changed, value in ((gone, None), (self._come, _THERE)):
+        gone = {partition: rows - self._unstored(partition) for partition, rows in self._removed.items()}
+        for changed, value in ((gone, None), (self._added, _THERE)):
             for partition, rows in changed.items():
                 partitions += [partition] * len(rows)
                 keys += rows
@@ -164,12 +164,12 @@ class Calendar(Generic[K]):
         """End the current epoch; its changes are in the store."""
         if self._own is not None:
             self._own.write(self.spec.stored(self.changes()))
-        for partition, rows in self._come.items():
+        for partition, rows in self._added.items():
             if rows and partition in self._since:
                 self._since[partition] = min(self._since[partition], _moment(min(rows)))
             if rows and partition in self._lasts:
                 self._lasts[partition] = max(self._lasts[partition], _moment(max(rows)))
-        for partition in self._firsts.keys() & {*self._come, *self._gone}:
+        for partition in self._firsts.keys() & {*self._added, *self._removed}:
             self._follow(partition, self._firsts[partition])
         self.rollback()
 
@@ -178,7 +178,7 @@ class Calendar(Generic[K]):
 
         It is dropped if its entry may have been removed.
         """
-        come, gone = self._come.get(partition), self._gone.get(partition)
+        come, gone = self._added.get(partition), self._removed.get(partition)
         if gone and first is not None and _moment(min(gone)) <= first:
             del self._firsts[partition]
         elif come:
@@ -187,7 +187,7 @@ class Calendar(Generic[K]):
 
     def rollback(self) -> None:
         """Return to the last commit."""
-        for changed in (self._come, self._gone, self._passed):
+        for changed in (self._added, self._removed, self._passed):
             changed.clear()
 
     def forget(self) -> None:

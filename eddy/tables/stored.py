@@ -107,11 +107,11 @@ class Stored:
                 return f"{where} begins at offset {begins[tp]}, after {position}: records were deleted in between"
             if position < ends[tp] and age_s > kept_s / 2 and spec is not None and spec.compacted:
                 return f"{where}: stored rows are {age_s / 3600:.0f} h old, and deletions may have been compacted away"
-            if not self._known(tp, begins[tp], ends[tp]):
+            if not self._is_unchanged(tp, begins[tp], ends[tp]):
                 return f"{where} has other records than the applied ones: it was made anew"
         return None
 
-    def _known(self, tp: TopicPartition, begin: int, end: int) -> bool:
+    def _is_unchanged(self, tp: TopicPartition, begin: int, end: int) -> bool:
         """Return whether the last record that was applied is still the same in the topic.
 
         It is, if it was compacted away.

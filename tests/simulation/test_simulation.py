@@ -324,7 +324,7 @@ def set_retractions_aside_as_rows(patch: pytest.MonkeyPatch) -> None:  # private
         take(aside, row, abs(weight), error, time)
 
     patch.setattr(Aside, "take", positive)
-    patch.setattr(Aside, "again", lambda aside, row, weight: aside._add(row, abs(weight), "", 0, not aside.facts))
+    patch.setattr(Aside, "add_weight", lambda aside, row, weight: aside._add(row, abs(weight), "", 0, not aside.facts))
 
 
 def leave_a_withheld_key_in_its_table(patch: pytest.MonkeyPatch) -> None:  # private: planted
@@ -339,7 +339,7 @@ def let_held_rows_leave(patch: pytest.MonkeyPatch) -> None:
 
 def overlook_a_mended_cycle(patch: pytest.MonkeyPatch) -> None:  # private: planted
     """Where op makes other rows of held ones, what cycles reach is not searched again."""
-    patch.setattr(Quarantine, "_touched", lambda quarantine, externals: False)
+    patch.setattr(Quarantine, "_lookups_changed", lambda quarantine, externals: False)
 
 
 def lose_what_waits_at_an_opened_stop(patch: pytest.MonkeyPatch) -> None:

@@ -138,11 +138,11 @@ def test_a_worker_goes_on_from_a_backfill_as_from_its_own_states(
 def test_rows_that_a_worker_keeps_for_too_long_are_found(
     rig_of: Callable[..., ValidRig], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    rig, there = rig_of("event time", 2), valid_rows.Span.there
+    rig, there = rig_of("event time", 2), valid_rows.Span.is_valid_at
     rig.one_task = 0
     rig.write_at("in", [(b"ab", b" 40", 1), (b"bc", b" 90", 2), (b"ab", b" 40", 45), (b"bc", b" 90", 45)])
     with monkeypatch.context() as patched:
-        patched.setattr(valid_rows.Span, "there", lambda span, clock: there(span, clock - 10))
+        patched.setattr(valid_rows.Span, "is_valid_at", lambda span, clock: there(span, clock - 10))
         rig.until(1)
     verdict = rig.verify()
     assert verdict.status == 1

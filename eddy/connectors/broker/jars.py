@@ -149,7 +149,7 @@ def _given(folder: Path) -> Jars:
 def _fetch(what: str, jars: Sequence[Jar], kept: Path) -> None:
     java, ivy = find_java(), _ivy(what)
     kept.parent.mkdir(parents=True, exist_ok=True)
-    with _alone(kept):
+    with _fetch_lock(kept):
         if kept.is_dir():
             return
         for left_behind in kept.parent.glob(f".{kept.name}-*"):
@@ -163,7 +163,7 @@ def _fetch(what: str, jars: Sequence[Jar], kept: Path) -> None:
 
 
 @contextlib.contextmanager
-def _alone(kept: Path) -> Iterator[None]:
+def _fetch_lock(kept: Path) -> Iterator[None]:
     """Let one process at a time fetch jars.
 
     If this process ends, even by a kill, the system lets the next process fetch.

@@ -92,7 +92,7 @@ class Admin:
         trouble: ClusterTrouble,
         bootstrap: str,
     ) -> None:
-        self._made, self._where, self._unstable_s = made, where, unstable_s
+        self._make_client, self._where, self._unstable_s = made, where, unstable_s
         self._client, self._closed = made(), False
         self._outsider, self._trouble = outsider, trouble
         self._outsiders: dict[str, Consumer] = {}
@@ -116,7 +116,7 @@ class Admin:
     def _renew(self) -> None:
         """Use a new client from now on."""
         self._unanswered, client = 0, [self._client]
-        self._client = self._made()
+        self._client = self._make_client()
         free_within(client, f"{self._where}: admin client")
 
     def reach(self, timeout_s: float) -> None:
@@ -180,7 +180,7 @@ class Admin:
         except TimeoutError as error:
             keep(client or self._client, future)  # to free the client could take for ever, too
             if client is None:
-                self._client = self._made()
+                self._client = self._make_client()
             raise ConnectorError(f"{self._where}: {what}: no answer for {patience_s:g} s", retriable=True) from error
 
     # Topics
@@ -253,7 +253,7 @@ class Admin:
             for name, future in futures.items():
                 self._result(f"create topic '{name}'", future)
         finally:  # even if another process made a topic at the same time, since the caller may look it up next
-            made = {name for name, future in futures.items() if _is_there(future)}
+            made = {name for name, future in futures.items() if _topic_exists(future)}
             self._wait_until(lambda known: known.keys() >= made, "new topics are in the metadata")
 
     def delete(self, names: Iterable[str]) -> None:
@@ -384,7 +384,7 @@ class Admin:
                 f"{self._where}: list groups", error if isinstance(error, KafkaError) else the_error(error)
             )
         names = [group.group_id for group in listed.valid]
-        client = self._made()  # the client is kept until its futures are done, which may be never
+        client = self._make_client()  # the client is kept until its futures are done, which may be never
         described = client.describe_consumer_groups(names, request_timeout=_COORDINATOR_S) if names else {}
         return {name: len(self._result(f"describe group '{name}'", f, client).members) for name, f in described.items()}
 
@@ -401,7 +401,7 @@ class Admin:
         )
 
     def _members(self, group: str) -> list[Any]:
-        client = self._made()
+        client = self._make_client()
         (future,) = client.describe_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
         return list(self._result(f"describe group '{group}'", future, client).members)
 
@@ -414,7 +414,7 @@ class Admin:
         patience_s = session_s + _LATE_S
         deadline = time.monotonic() + patience_s
         while True:
-            owned = self._ask(f"list group '{group}'", lambda: self._shares(group))
+            owned = self._ask(f"list group '{group}'", lambda: self._assignments(group))
             if name not in owned or shares_out(owned.values(), counts):
                 return
             if time.monotonic() > deadline:
@@ -428,7 +428,7 @@ class Admin:
             told = True
             time.sleep(_SESSION_PAUSE_S)
 
-    def _shares(self, group: str) -> dict[str, frozenset[TopicPartition]]:
+    def _assignments(self, group: str) -> dict[str, frozenset[TopicPartition]]:
         """Return the partitions of each member of a group, by client name; {} during a rebalance, or without a group.
 
         The older call is used, which asks every broker. The newer call asks the coordinator alone, and can crash the
@@ -455,7 +455,7 @@ class Admin:
 
     def delete_group(self, group: str) -> None:
         """Delete a group; a group that does not exist is ignored."""
-        client = self._made()
+        client = self._make_client()
         (future,) = client.delete_consumer_groups([group], request_timeout=_COORDINATOR_S).values()
         try:
             self._answer(f"delete group '{group}'", future, client)
@@ -489,7 +489,7 @@ class Admin:
             free_within(client, f"{self._where}: admin client")
 
 
-def _is_there(future: "Future[Any]") -> bool:
+def _topic_exists(future: "Future[Any]") -> bool:
     """Whether the topic exists after a request to create it."""
     failure = future.exception()
     error = None if failure is None else error_of(failure)

@@ -92,17 +92,17 @@ class KafkaConsumer:
     def _join(self) -> None:
         self._client = confluent_kafka.Consumer(self._settings)
         self._live: confluent_kafka.Consumer | None = self._client
-        self._ask_for(self._topics)
+        self._subscribe(self._topics)
 
-    def _ask_for(self, topics: list[str]) -> None:
+    def _subscribe(self, topics: list[str]) -> None:
         on_assign, on_revoke, on_lost = self._on_assign, self._on_revoke, self._on_lost
         self._client.subscribe(topics, on_assign=on_assign, on_revoke=on_revoke, on_lost=on_lost)
         self._asked = topics
 
-    def _ask_anew(self) -> None:
+    def _resubscribe(self) -> None:
         """Ask for the topics of the last `subscribe`, unless the client has asked for them, or has no member id yet."""
         if self._asked != self._topics and (self._incremental or self._client.memberid()):
-            self._do(self._ask_for, self._topics)
+            self._call_client(self._subscribe, self._topics)
 
     def poll(self, max_records: int, timeout_s: float, max_bytes: int = UNBOUNDED) -> Poll:
         """Poll as `Consumer.poll`. Raises: ConnectorError; SlotTakenError if another member has this member's name."""
@@ -112,7 +112,7 @@ class KafkaConsumer:
         try:
             if self._fenced is not None:
                 raise self._fenced
-            self._ask_anew()
+            self._resubscribe()
             self._place()
             self._gather(columns, ends, max_records, max_bytes, timeout_s)
         except SlotTakenError as error:
@@ -130,7 +130,7 @@ class KafkaConsumer:
                 self._join_again("brokers answer others, but not this client")
         if self._revoked or self._assigned:
             self._give_back(columns, ends)  # a change of ownership is returned without records, which are fetched again
-            return self._news()
+            return self._take_rebalance()
         return Poll(self._within(records_of(columns, ends, self._positions), max_bytes))
 
     def _demand_open(self) -> None:
@@ -155,7 +155,7 @@ class KafkaConsumer:
         self._fenced, self._watch = None, ClusterWatch(self._trouble)
         self._join()
 
-    def _news(self) -> Poll:
+    def _take_rebalance(self) -> Poll:
         if self._assigned:
             self._member = self._client.memberid()  # not called in a callback, where it could block
         news = Poll(revoked=frozenset(self._revoked), assigned=frozenset(self._assigned))
@@ -184,12 +184,12 @@ class KafkaConsumer:
         deadline, has_moved = time.monotonic() + timeout_s, False
         while not columns and not self._revoked and not self._assigned:
             gather(self._client, columns, ends, room, max_bytes, deadline - time.monotonic(), self._event)
-            if not has_moved and self._moved(ends):
+            if not has_moved and self._with_later_end(ends):
                 has_moved, deadline = True, min(deadline, time.monotonic() + SETTLE_S)
             if deadline - time.monotonic() < _CLIENT_TICK_S:
                 return
 
-    def _moved(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
+    def _with_later_end(self, ends: Mapping[TopicPartition, int]) -> set[TopicPartition]:
         """Return the partitions whose end, in `ends`, is after their position: control records were read."""
         return {tp for tp, end in ends.items() if end > self._positions.get(tp, end)}
 
@@ -246,7 +246,7 @@ class KafkaConsumer:
         A partition that was just assigned gets the event at its end again anyway.
         """
         taken = self._positions.keys() & {TopicPartition(*where) for where in columns}
-        taken |= self._moved(ends) - self._assigned
+        taken |= self._with_later_end(ends) - self._assigned
         back = {partition: self._positions[partition] for partition in taken if self._positions[partition] != _LOST}
         # All positions are marked first, so that later seeks are not skipped after a failed one.
         self._positions |= dict.fromkeys(back, _LOST)
@@ -265,7 +265,7 @@ class KafkaConsumer:
             error = the_error(exception)
             if error.code() not in _NOT_FETCHING:
                 raise kafka_error(f"{self._where}: seek", error) from exception
-            self._do(self._assign_anew, wanted)
+            self._call_client(self._assign_anew, wanted)
         self._positions[partition] = offset
 
     def _assign_anew(self, wanted: confluent_kafka.TopicPartition) -> None:
@@ -324,7 +324,7 @@ class KafkaConsumer:
         """
         paused = self._paused.intersection(partitions)
         if paused:
-            self._do(self._client.resume, [confluent_kafka.TopicPartition(*p) for p in paused])
+            self._call_client(self._client.resume, [confluent_kafka.TopicPartition(*p) for p in paused])
             self._paused -= paused
         return paused
 
@@ -342,7 +342,7 @@ class KafkaConsumer:
         """Ask for the partitions of `topics` from now on. A topic that does not exist has no partitions."""
         self._demand_open()
         self._topics = list(topics)
-        self._ask_anew()
+        self._resubscribe()
 
     def seek(self, positions: Mapping[TopicPartition, int]) -> None:
         """Move to offsets as `Consumer.seek`. Raises: ConnectorError for a partition that is not owned."""
@@ -359,7 +359,7 @@ class KafkaConsumer:
         """As `Consumer.pause`."""
         wanted = set(partitions) - self._paused
         if wanted:
-            self._do(self._client.pause, [confluent_kafka.TopicPartition(*p) for p in wanted])
+            self._call_client(self._client.pause, [confluent_kafka.TopicPartition(*p) for p in wanted])
             self._paused |= wanted
 
     def resume(self, partitions: Iterable[TopicPartition]) -> None:
@@ -369,7 +369,7 @@ class KafkaConsumer:
                 # A seek, since otherwise the client would fetch only at its next check, up to a second later.
                 self._seek(partition, position)
 
-    def _do(self, call: Callable[[T], None], argument: T) -> None:
+    def _call_client(self, call: Callable[[T], None], argument: T) -> None:
         try:
             call(argument)
         except KafkaException as exception:

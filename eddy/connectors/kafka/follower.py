@@ -41,9 +41,9 @@ class KafkaFollower:
         self._settings, self._positions = dict(settings), dict(positions)
         self._paused: set[TopicPartition] = set()
         self._trouble = trouble
-        self._client: confluent_kafka.Consumer | None = self._assigned()
+        self._client: confluent_kafka.Consumer | None = self._make_client()
 
-    def _assigned(self) -> confluent_kafka.Consumer:
+    def _make_client(self) -> confluent_kafka.Consumer:
         """Make a client that continues from the positions."""
         self._watch = ClusterWatch(self._trouble)
         client = confluent_kafka.Consumer(self._settings)
@@ -66,7 +66,7 @@ class KafkaFollower:
             if self._watch.is_lost(lambda: is_answered(client, topic)):
                 _log.warning("following: brokers answer other clients, but not this one: continuing with a new one")
                 self.close()
-                self._client = self._assigned()
+                self._client = self._make_client()
         return records_of(columns, ends, self._positions)
 
     def _open(self) -> confluent_kafka.Consumer:

@@ -99,7 +99,7 @@ class KafkaLog(WritableLog):
         asked = {key: value for key, value in settings.for_consumer().items() if not key.startswith(_OF_GROUPS)}
         self._alone = alone = _COMMON | _CONSUMER | asked | self._reports()
         self._admin = Admin(
-            lambda: self._made(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
+            lambda: self._make_client(lambda given: AdminClient(dict(given)), as_admin),  # type: ignore[arg-type]
             self.where,
             timeout_ms / 1000 + SWEEP_S,
             lambda group: confluent_kafka.Consumer(alone | {"group.id": group}),
@@ -133,7 +133,7 @@ class KafkaLog(WritableLog):
         """Return the callbacks for the log lines and errors of a polled client, as settings."""
         return {"error_cb": self._trouble.report, "logger": client_logger()}
 
-    def _made(self, client: Callable[[Mapping[str, object]], T], settings: Mapping[str, object]) -> T:
+    def _make_client(self, client: Callable[[Mapping[str, object]], T], settings: Mapping[str, object]) -> T:
         try:
             return client(settings)
         except (KafkaException, ValueError, TypeError) as exception:
@@ -219,7 +219,7 @@ class KafkaLog(WritableLog):
         """As `Log.follower`."""
         self._checked(positions)
         settings = self._alone | _FOLLOWER | {"group.id": f"eddy-follower-{uuid.uuid4().hex}"}
-        return self._made(lambda s: KafkaFollower(s, positions, self._trouble), settings)
+        return self._make_client(lambda s: KafkaFollower(s, positions, self._trouble), settings)
 
     def reopened(self) -> "KafkaLog":
         """As `Log.reopened`."""
@@ -276,7 +276,7 @@ class KafkaLog(WritableLog):
         def holder() -> str | None:
             return self._admin.holder(group, f"{group}-{member}")
 
-        made = self._made(lambda s: KafkaConsumer(s, topics, starts, (holder, is_last), self._trouble), settings)
+        made = self._make_client(lambda s: KafkaConsumer(s, topics, starts, (holder, is_last), self._trouble), settings)
         self._consumers.append(made)
         return made
 
@@ -291,7 +291,7 @@ class KafkaLog(WritableLog):
         name = transactional_id or f"eddy-{uuid.uuid4().hex}"
         names = {"transactional.id": name, "client.id": name}
         settings = _COMMON | _PRODUCER | self.settings.for_producer() | names | self._reports()
-        return self._made(lambda s: KafkaProducer(s, self._spec_of, self._forget, self._trouble), settings)
+        return self._make_client(lambda s: KafkaProducer(s, self._spec_of, self._forget, self._trouble), settings)
 
     def _forget(self, topics: Collection[str]) -> None:
         """Forget the specs of topics that have changed, so that the next use requests them."""

@@ -102,20 +102,20 @@ class KafkaProducer:
         """The bytes since the last flush, by topic and partition, of topics with a limit below that of a batch."""
         self._where = f"producer '{settings['transactional.id']}'"
         self._pid = os.getpid()
-        self._open = self._done = self._stuck = self._suspicious = self._closed = False
+        self._open = self._done = self._stuck = self._needs_new_client = self._closed = False
         self._reports = _Reports()
         self._observers: list[Callable[[Mapping[TopicPartition, Position]], None]] = []
         self._topics: set[str] = set()
-        self._client = self._made()
+        self._client = self._make_client()
 
-    def _made(self) -> confluent_kafka.Producer:
+    def _make_client(self) -> confluent_kafka.Producer:
         client = confluent_kafka.Producer(self._settings | {"error_cb": self._on_error})
         self._insist(client.init_transactions, "init_transactions")
         return client
 
     def _on_error(self, error: KafkaError) -> None:
         self._trouble.report(error)
-        self._suspicious = True
+        self._needs_new_client = True
 
     def _listen(self) -> None:
         """Let the client report events, such as lost brokers, by its callbacks."""
@@ -130,13 +130,13 @@ class KafkaProducer:
             raise ConnectorError(f"{self._where}: begin within a transaction; commit or abort it first")
         if self._pid != os.getpid():
             raise ConnectorError(f"{self._where}: used in a forked process; a client of its own is needed there")
-        if not self._suspicious:
+        if not self._needs_new_client:
             self._listen()
-        if self._suspicious:
+        if self._needs_new_client:
             _log.info("%s: made anew, since requests of an ended transaction may be under way", self._where)
             self._close_client()
-            self._client = self._made()
-            self._suspicious = False  # set after the new client is made: if that fails, the next call retries
+            self._client = self._make_client()
+            self._needs_new_client = False  # set after the new client is made: if that fails, the next call retries
         self._insist(lambda _: self._client.begin_transaction(), "begin_transaction")
         self._open = True
 
@@ -244,7 +244,7 @@ class KafkaProducer:
         deadline = time.monotonic() + PATIENCE_S
         while self._flush():
             if time.monotonic() > deadline:
-                self._suspicious = True
+                self._needs_new_client = True
                 raise ConnectorError(
                     f"{self._where}: {len(self._client)} records were not accepted by the broker within "
                     f"{PATIENCE_S:.0f} s",
@@ -252,7 +252,11 @@ class KafkaProducer:
                 )
         if self._reports.failed is not None:
             error, what = self._cause(self._reports.failed, "send")
-            raise self._refusal(error, what) or self._outdated(error) or kafka_error(f"{self._where}: {what}", error)
+            raise (
+                self._refusal(error, what)
+                or self._lowered_limit_error(error)
+                or kafka_error(f"{self._where}: {what}", error)
+            )
         self._unflushed.clear()
         return dict(self._reports.ends)
 
@@ -282,7 +286,7 @@ class KafkaProducer:
         started = time.monotonic()
         self._commit()
         if time.monotonic() - started > _SUSPICIOUS_S:
-            self._suspicious = True
+            self._needs_new_client = True
         self._close_transaction()
         for observer in self._observers:
             observer(positions)
@@ -299,7 +303,7 @@ class KafkaProducer:
         that record is reported by `flush`.
         """
         self._listen()
-        if self._suspicious:
+        if self._needs_new_client:
             raise ConnectorError(f"{self._where}: the network failed during the transaction", retriable=True)
         moved = [confluent_kafka.TopicPartition(*where, at.offset, at.metadata) for where, at in positions.items()]
         client, outcome = self._client, SimpleQueue[BaseException | None]()
@@ -362,14 +366,14 @@ class KafkaProducer:
                 f"{self._where}: the client does not answer any more; a new producer is needed", retriable=True
             )
         started = time.monotonic()
-        self._suspicious |= failed or self._records_under_way()
+        self._needs_new_client |= failed or self._records_under_way()
         try:
             self._insist(self._abort_transaction, "abort", patience_s)
         except ConnectorError as error:
             self._stuck = error.retriable  # if the client were closed, it would abort again, and wait for an answer
             raise
         if time.monotonic() - started > _SUSPICIOUS_S:
-            self._suspicious = True
+            self._needs_new_client = True
 
     def _records_under_way(self) -> bool:
         """Wait a moment for the records under way. Returns whether some are left, which an abort drops.
@@ -377,7 +381,7 @@ class KafkaProducer:
         After an abort that drops records, the next transaction of this client would begin with a gap in the sequence
         numbers of their partitions.
         """
-        if self._suspicious:
+        if self._needs_new_client:
             return True
         with contextlib.suppress(KafkaException, RuntimeError, SystemError):
             return self._client.flush(SLICE_S) > 0
@@ -390,7 +394,7 @@ class KafkaProducer:
         except KafkaException as exception:
             if the_error(exception).code() != KafkaError.INVALID_TXN_STATE:
                 raise
-            self._suspicious = True
+            self._needs_new_client = True
 
     def close(self) -> None:
         """Abort an open transaction and release the client. A transaction that cannot be aborted times out."""
@@ -438,7 +442,7 @@ class KafkaProducer:
         Whether the worker has lost its name is decided by the consumer, which asks which member has the name.
         """
         error, what = self._cause(the_error(exception), what)
-        if known := self._refusal(error, what) or self._outdated(error):
+        if known := self._refusal(error, what) or self._lowered_limit_error(error):
             return known
         made = kafka_error(f"{self._where}: {what}", error)
         fatal = error.fatal() or error.code() == KafkaError._FATAL
@@ -458,7 +462,7 @@ class KafkaProducer:
             f"of the topic"
         )
 
-    def _outdated(self, error: KafkaError) -> ConnectorError | None:
+    def _lowered_limit_error(self, error: KafkaError) -> ConnectorError | None:
         """Return the error to raise if the broker refused a batch by a limit that is lower now; None otherwise."""
         if error.code() != KafkaError.MSG_SIZE_TOO_LARGE:
             return None

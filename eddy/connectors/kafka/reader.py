@@ -115,11 +115,11 @@ class KafkaReader:
         where = f"reading '{partition.topic}' partition {partition.partition}"
         if error.code() == KafkaError._AUTO_OFFSET_RESET:
             if (message.topic(), message.partition()) == partition:
-                self._go_on(partition, position)
+                self._continue_if_retained(partition, position)
         elif error.code() not in _PASSED_OVER:
             raise kafka_error(where, error)
 
-    def _go_on(self, partition: TopicPartition, position: int) -> None:
+    def _continue_if_retained(self, partition: TopicPartition, position: int) -> None:
         """Continue from `position` if it is retained, since then the client has reported the offset of an earlier read.
 
         Raises: ConnectorError if it is not retained.

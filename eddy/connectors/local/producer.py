@@ -86,7 +86,7 @@ class LocalProducer:
         batches = self._open()
         if not batches:
             return {}
-        with self._held():
+        with self._writer_lock():
             ends = {p: self._storage.extent(p).end + _count(sent) for p, sent in batches.items()}
             self._storage.reserve(ends)
             return ends
@@ -129,7 +129,7 @@ class LocalProducer:
                         self._storage.take_offsets(partition, _count(sent))
 
     @contextlib.contextmanager
-    def _held(self) -> Iterator[None]:
+    def _writer_lock(self) -> Iterator[None]:
         """Take the writer's lock, which remains held after the block, and hold the mutex within the block.
 
         Raises: FencedError, also if `fence` has released the lock since it was taken.
@@ -146,7 +146,7 @@ class LocalProducer:
     @contextlib.contextmanager
     def _writing(self) -> Iterator[None]:
         """Run the block as one change, which releases the lock."""
-        with self._held():
+        with self._writer_lock():
             self._holding = False
             self._storage.reserve({})
             with self._storage.changing():

@@ -178,7 +178,7 @@ class ClosedWindows:
     times: EventTimes
     partitioner: Partitioner
 
-    def told(self, rows: DataFrame) -> DataFrame:
+    def with_closing_times(self, rows: DataFrame) -> DataFrame:
         """Add to the rows of all windows, even removed ones, whether a window is over (the columns `_CLOSING`)."""
         node, key = self.node, self.place.key
         windows = node.assigned.windows
@@ -242,7 +242,9 @@ class ClosedWindows:
         data = f.concat(be64(f.col("t")), f.expr("substring(k, -16, 8)"), f.coalesce("vc", "v")).alias("v")
         none = f.lit(None).cast("binary")
         rows = facts.groupBy(behind, data).agg(f.sum("w").alias("w"))
-        told = self.told(rows.select("k", none.alias("kc"), "v", none.alias("vc"), "w")).where(~f.col("over"))
+        told = self.with_closing_times(rows.select("k", none.alias("kc"), "v", none.alias("vc"), "w")).where(
+            ~f.col("over")
+        )
         end = be64(_number(f.expr("substring(k, -8)")) + windows.difference_ms)
         whose = f.expr("substring(k, 1, length(k) - 8)").alias("k")
         entry = f.concat(end, whose).alias("key"), f.lit(b"\x01").alias("value")

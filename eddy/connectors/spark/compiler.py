@@ -24,17 +24,17 @@ class SparkCompiler(StepCompiler):
 
     def looped(self, loop: Loop) -> None:
         """Compute a recursion by nested time, or a block with its bindings. Raises: LoopLimitError."""
-        if not self._fits(loop):
+        if not self._compute_in_one_task(loop):
             nested_loops.run(self, loop)
 
     def waves(self, recursion: Recursion) -> None:
         """Compute a recursion by waves, unless it is inside another loop. Raises: LoopLimitError."""
         if recursion in self.scopes.around:
             nested_loops.run(self, recursion)
-        elif not self._fits(recursion):
+        elif not self._compute_in_one_task(recursion):
             linear_loops.run(self, recursion)
 
-    def _fits(self, loop: Loop) -> bool:
+    def _compute_in_one_task(self, loop: Loop) -> bool:
         """Compute a loop in one task if the loop is small and reads only relations. Returns whether this was done."""
         if not self.small or loop.kind == "stream" or loop in self.scopes.around:
             return False
@@ -55,7 +55,7 @@ class SparkCompiler(StepCompiler):
         for name in part.circuit().states.keys() - skips:
             self.scope.capture(name, "encoded", loop, made.state(name))
         for result in results:
-            self.known(result, self.frames.by_key(made.rows(result.name)))
+            self.add_rows(result, self.frames.by_key(made.rows(result.name)))
         return True
 
     def _looked_up(self, loop: Node) -> set[str]:

@@ -133,7 +133,7 @@ class StepCompiler(WindowSteps, ABC):
         home.rows[node] = frame
         home[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
 
-    def known(self, node: Node, frame: DataFrame) -> None:
+    def add_rows(self, node: Node, frame: DataFrame) -> None:
         """Add a step to the scope, with its rows, which are partitioned by key."""
         self.scope[node] = PendingRows(frame, RowsEntry(*self.serdes(node)))
         self.know(node, frame)
@@ -180,7 +180,7 @@ class StepCompiler(WindowSteps, ABC):
     def _of_groups(self, node: Node, function: GroupedValues) -> None:
         rows, key, value = self._grouped(node, "v")
         made = GroupFunction(node.name, key, value, *self.serdes(node), function)
-        self.known(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
+        self.add_rows(node, self.frames.by_key(self.frames.through(rows, made, ROWS)))
         if self.scope.nested:
             self._capture_made(node)
         else:
@@ -208,14 +208,14 @@ class StepCompiler(WindowSteps, ABC):
         if node.kind != "table":
             self.scope[node] = facts
             return
-        self.known(node, self._latest_rows(facts.under(self.frames, key, value, node.label)))
+        self.add_rows(node, self._latest_rows(facts.under(self.frames, key, value, node.label)))
         self._capture_table(node, node.name)
 
     def last_values(self, node: Node) -> None:
         """Compile a table of facts: the last value of each key."""
         key, value = self.serdes(node)
         facts = self.scope[node.inputs[0]].under(self.frames, key, value, node.label)
-        self.known(node, self._latest_rows(facts))
+        self.add_rows(node, self._latest_rows(facts))
         if not node.closes:
             self._capture_table(node, node.name)
 
@@ -235,7 +235,7 @@ class StepCompiler(WindowSteps, ABC):
         clocks = self.clocks.at(expiry.source or None, self.placements[node].partitions)
         last = with_deadlines(self._latest_rows(facts, "t"), expiry.after_ms)
         living = self.frames.kept(self.frames.by_key(self.frames.through(last, Living(clocks, self.partitioner), DUE)))
-        self.known(node, living.select(*names(ROWS)))
+        self.add_rows(node, living.select(*names(ROWS)))
         self._capture_table(node, table)
         due, none = be64(f.col("due")), f.lit(None).cast("binary").alias("vc")
         self.scope.capture(deadlines, "table", node, living.select("k", "kc", due.alias("v"), none, "w"))
@@ -279,7 +279,7 @@ class StepCompiler(WindowSteps, ABC):
         key, value = self.serdes(node)
         columns = RowsExit(node.label, key, value).columns(DecodedRows(list(node.rows), [1] * len(node.rows)))
         frame = self.frames.rows(list(zip(*columns, strict=True)), ROWS)
-        self.known(node, self.frames.by_key(frame))
+        self.add_rows(node, self.frames.by_key(frame))
         self.scope.capture(node.name, "arrangement", node, self.rows(node))
 
     def _grouped(self, node: Node, *within: Any) -> tuple[DataFrame, Serde[Any], Serde[Any]]:
@@ -302,7 +302,7 @@ class StepCompiler(WindowSteps, ABC):
             frame = self.frames.by_key(
                 PendingRows(frame, RowsEntry(key, value)).under(self.frames, *wanted, node.label)
             )
-        self.known(node, frame)
+        self.add_rows(node, frame)
 
     def counted(self, node: Node) -> None:
         """Compile a count: the sum of the weights of each key."""
@@ -316,7 +316,7 @@ class StepCompiler(WindowSteps, ABC):
         """Compile a sum or a mean of the numbers of each key."""
         rows, key, value = self._grouped(node)
         sums = ValueFunction(node.name, key, value, *self.serdes(node), sums_of(node.summation).result)
-        self.known(node, self.frames.by_key(self.frames.through(rows, sums, ROWS)))
+        self.add_rows(node, self.frames.by_key(self.frames.through(rows, sums, ROWS)))
         self._reduction(node)
 
     def totals(self, node: nodes.Sum) -> None:
@@ -341,7 +341,7 @@ class StepCompiler(WindowSteps, ABC):
             folded = self.frames.kept(folded)
             numbers = folded.select("k", "kc", be64(f.col("n")).alias("v"), f.lit(None).cast("binary").alias("vc"), "w")
             self.scope.capture(f"{node.name}-rows", "table", node, numbers)
-        self.known(node, folded.where("v IS NOT NULL").select(*names(ROWS)))
+        self.add_rows(node, folded.where("v IS NOT NULL").select(*names(ROWS)))
         self._reduction(node)
 
     def _order_of(self, fold: Node) -> list[Any]:
@@ -457,7 +457,7 @@ class StepCompiler(WindowSteps, ABC):
         for kept in node.keeps:
             name = kept.name_of(node.name)
             self.scope.capture(name, "encoded", node, made.state(name))
-        self.known(node, self.frames.by_key(made.rows(node.name)))
+        self.add_rows(node, self.frames.by_key(made.rows(node.name)))
 
     def errors(self, node: Node) -> None:
         """Compile a recursion's errors: a frame without rows. Raises: LoopLimitError if the recursion holds rows."""
@@ -468,7 +468,7 @@ class StepCompiler(WindowSteps, ABC):
         if held:
             raise LoopLimitError(f"{BY_A_WORKER}: recursively '{recursion.name}' has no finite answer")
         self.top.capture(node.name, "arrangement", node, self.frames.empty())
-        self.known(node, self.frames.empty())
+        self.add_rows(node, self.frames.empty())
 
     def by_a_worker(self, node: Node) -> None:
         """Compile a step whose results are undetermined here: without rows, and with empty states."""

@@ -60,7 +60,7 @@ class WindowSteps(ABC):
         """Set the rows of a step to `frame`, which is partitioned by key."""
 
     @abstractmethod
-    def known(self, node: nodes.Node, frame: DataFrame) -> None:
+    def add_rows(self, node: nodes.Node, frame: DataFrame) -> None:
         """Add a step with its rows."""
 
     @abstractmethod
@@ -158,7 +158,7 @@ class WindowSteps(ABC):
     def closed(self, node: WindowedNode) -> None:
         """Capture the states of an aggregate of windows, and, for a final step, select the windows that are over."""
         closed = self._closed(node)
-        told = closed.told(self.rows(node))
+        told = closed.with_closing_times(self.rows(node))
         self._close(node, closed, told, told)
 
     def _close(self, node: WindowedNode, closed: ClosedWindows, told: DataFrame, rows: DataFrame) -> None:
@@ -189,19 +189,19 @@ class WindowSteps(ABC):
         windows = by_window.select("k", "kc", none.alias("v"), none.alias("vc"), one)
         if different:
             numbers = by_window.select("k", "kc", be64(f.col("n")).alias("v"), none.alias("vc"), one)
-            self.known(
+            self.add_rows(
                 node, PendingRows(numbers, RowsEntry(key, Int64)).under(self.frames, *self.serdes(node), node.label)
             )
             data = facts
         else:
             listed = ValueFunction(node.name, key, values.kept, *self.serdes(node), listed_of(values.selection))
-            self.known(
+            self.add_rows(
                 node,
                 self.frames.by_key(self.frames.through(self.frames.by_key(facts.select(*names(ROWS))), listed, ROWS)),
             )
             data = facts.withColumn("v", f.coalesce("vc", "v"))
         closed = self._closed(node)
-        told = closed.told(windows)
+        told = closed.with_closing_times(windows)
         frame = closed.values(data, told, node.assigned.merges)
         self.scope.capture(nodes.VALUES.name_of(node.name), "arrangement", node, frame)
         self._close(node, closed, told, closed.beside(self.rows(node), told))

@@ -42,7 +42,7 @@ class Bucket(Routed):
         self.id = bucket_id(level, values, levels)
         self.window: Window = level.ordered.open(values, level.bounds, self)
 
-    def told(self, delta: WindowDelta, schedule: Schedule) -> None:
+    def rows_changed(self, delta: WindowDelta, schedule: Schedule) -> None:
         """Note that the rows of the window have changed, by `delta`."""
         self.view.pending.append((self, delta))
         schedule(self.view)
@@ -111,7 +111,7 @@ class ViewOperator(QueryOperator):
         """Move the window at the root to other bounds."""
         root = self.root
         root.level.ordered.widen(root.window, bounds)
-        delta = root.window.moved(bounds)
+        delta = root.window.move_to(bounds)
         if delta:
             self.pending.append((root, delta))
             schedule(self)

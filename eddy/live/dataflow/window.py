@@ -98,7 +98,7 @@ class Owner(Protocol):
     def most_rows(self) -> int:
         """The greatest number of rows that the bucket's view may have."""
 
-    def told(self, delta: WindowDelta, schedule: Schedule) -> None:
+    def rows_changed(self, delta: WindowDelta, schedule: Schedule) -> None:
         """Note that the rows of the window have changed, by `delta`."""
 
     def warned(self, *, is_short: bool, schedule: Schedule) -> None:
@@ -182,7 +182,7 @@ class SortedBucket(RowPositions):
             if window.edge is None or window.edge >= least:
                 found = window.step(delta)
                 if found.left or found.entered or found.stayed or found.changed:
-                    window.owner.told(found, schedule)
+                    window.owner.rows_changed(found, schedule)
         if len(windows) == 1:
             self.edge = window.edge
         elif delta.removed or delta.added:
@@ -223,10 +223,10 @@ class Window:
         """Return the positions inside the window."""
         return self.bucket.between(self.first, self.first + self.size)
 
-    def moved(self, bounds: Bounds) -> WindowDelta:
+    def move_to(self, bounds: Bounds) -> WindowDelta:
         """Move the window to other bounds. Returns the changes of its rows."""
         self.bounds = bounds
-        delta = self._moved([], [])
+        delta = self._move([], [])
         self.bucket.find_edge()
         return WindowDelta(*delta)
 
@@ -236,9 +236,9 @@ class Window:
         if not removed and not added:
             return WindowDelta(changed=self._changed(changed))
         is_one = len(removed) < 2 and len(added) < 2 and self.bounds.start is None and self.size
-        found = self._one_moved(removed, added) if is_one else None
+        found = self._move_by_one(removed, added) if is_one else None
         if found is None:
-            found = _told_apart(*self._moved(sorted(removed), sorted(added)))
+            found = _split_stayed(*self._move(sorted(removed), sorted(added)))
         if changed:
             # The other changed rows are among those that have entered.
             found.changed = self._changed(_inside(changed, lo, hi))
@@ -249,7 +249,7 @@ class Window:
         rank, first = self.bucket.rank, self.first
         return [(rank(key) - first, key) for key in _inside(positions, self.lo, self.hi)]
 
-    def _moved(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
+    def _move(self, removed: list[Flat], added: list[Flat]) -> tuple[list[tuple[int, Flat]], list[tuple[int, Flat]]]:
         """Find the rows inside the window anew.
 
         Returns two lists of (index, position): rows that left, with their old index, and rows that entered, with their
@@ -259,7 +259,7 @@ class Window:
         rank = bucket.rank
         self._place()
         first, end = self.first, self.first + self.size
-        kept, stop = self._now(lo, hi)
+        kept, stop = self._current_range(lo, hi)
         shift = bisect_left  # the number of changes before a position
         left = [
             (rank(key) - shift(added, key) + shift(removed, key) - old_first, key) for key in _inside(removed, lo, hi)
@@ -275,7 +275,7 @@ class Window:
             entered.sort()
         return left, entered
 
-    def _one_moved(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
+    def _move_by_one(self, removed: list[Flat], added: list[Flat]) -> WindowDelta | None:
         """Return the changes of a window without a start, in the cheap case of at most one removed and one added row.
 
         Of all other rows, only a row beside a bound can cross the bound. Returns None if the window and the rows beside
@@ -328,7 +328,7 @@ class Window:
             self.hi = run[-1] if self.size else None
         self.lo = run[first] if self.size else None
 
-    def _now(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
+    def _current_range(self, lo: Flat | None, hi: Flat | None) -> tuple[int, int]:
         """Return the index of `lo` in the bucket, and the index after `hi`, as they are now."""
         bucket = self.bucket
         if lo is None or hi is None:
@@ -348,7 +348,7 @@ class Window:
                         yield now, key
 
 
-def _told_apart(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
+def _split_stayed(left: list[tuple[int, Flat]], entered: list[tuple[int, Flat]]) -> WindowDelta:
     """Return the delta for rows that left and rows that entered. A row that is in both lists is put into `stayed`."""
     if not left or not entered:
         return WindowDelta(left, entered)

@@ -65,7 +65,7 @@ class LiveServer:
         """Tables of more than `table_rows` rows are kept in `spaces`, not in memory."""
         self._rows, self._wanted = rows, wanted
         self.lock = threading.RLock()
-        self._moved = threading.Condition(self.lock)
+        self._version_changed = threading.Condition(self.lock)
         # Held by a query that is opened without `lock`: equal queries wait, and share its view.
         self._beginning = threading.Lock()
         self.tables = LoadedTables(catalog, rows, self.lock, table_rows, Spaces() if spaces is None else spaces)
@@ -210,7 +210,7 @@ class LiveServer:
         if live in self._readers:
             self._recomputed(live)
         self._renewals.discard(live)  # after its rows have changed: until then they do not count as present rows
-        self._tell()
+        self._report_state()
 
     def _renew(self, live: LiveView) -> None:
         """Compute the rows of an open query anew. Raises: NotReadyError if this has to be tried again."""
@@ -322,18 +322,18 @@ class LiveServer:
                 and (wanted is None or self.version.covers(wanted))
             )
 
-        with self._moved:
+        with self._version_changed:
             while not reached():
                 self.check()
                 self.check_halted()
-                if not self._moved.wait(max(0.0, end - time.monotonic())):
+                if not self._version_changed.wait(max(0.0, end - time.monotonic())):
                     raise NotReadyError(f"live query: the version was not reached within {timeout_s:g} s")
             return self.version
 
     def wake(self) -> None:
         """Wake all readers that wait for versions and patches, because the worker may have ended."""
         with self.lock:
-            self._moved.notify_all()
+            self._version_changed.notify_all()
             for live in self._all():
                 live._wake()
 
@@ -352,7 +352,7 @@ class LiveServer:
         with self.lock:
             lives = self._all()
             renewing = self._renewals.stop()
-            self._moved.notify_all()
+            self._version_changed.notify_all()
         if renewing is not None and renewing is not threading.current_thread():
             renewing.join()
         for live in lives:
@@ -423,7 +423,7 @@ class LiveServer:
             if table is None:
                 self._failure = error
                 self._forget_all()
-            self._moved.notify_all()
+            self._version_changed.notify_all()
 
     def _take(self) -> None:
         """Apply the changes of all tables since the last call as one batch, also of tables that were read anew."""
@@ -435,10 +435,10 @@ class LiveServer:
         self.tables.renewed = []
         self._publish(deltas, version)
         self._check_answers()
-        self._tell()
+        self._report_state()
         self.tables.tidy()
 
-    def _tell(self) -> None:
+    def _report_state(self) -> None:
         """Report the state to all views, and the version to followers. The caller has the lock."""
         is_whole = not self._renewals.any_frozen() and not self.tables.is_stale()
         state: Literal["unknown", "complete"] = "complete" if is_whole else "unknown"
@@ -446,9 +446,9 @@ class LiveServer:
             self._state = state
             for live in self._readers:
                 live.state = state
-        self._moved.notify_all()
+        self._version_changed.notify_all()
         for follower in self._followers:
-            follower.moved(self.version, state)
+            follower.on_version(self.version, state)
 
     def _publish(self, deltas: Deltas, version: Version) -> None:
         found = self._engine.apply(deltas) if deltas else []
@@ -461,7 +461,7 @@ class LiveServer:
                     self._end(live, view.operator.failure)
                 else:
                     self._show(live, ops, version)
-        self._moved.notify_all()
+        self._version_changed.notify_all()
         if deltas:
             self._tell_actions(version)
 

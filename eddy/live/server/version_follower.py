@@ -10,7 +10,7 @@ __all__ = ["VersionFollower"]
 class VersionFollower(Protocol):
     """Its methods are called with the lock of the live server held."""
 
-    def moved(self, version: Version, state: Any) -> None:
+    def on_version(self, version: Version, state: Any) -> None:
         """Called when all views are at this version. `state` is "complete", or "unknown" while tables are read anew."""
 
     def stopped(self) -> None:

@@ -88,7 +88,7 @@ class Caller:
 
     def query(self, asked: Asked) -> Query:
         """Return the query that the caller requests. Raises: QueryError."""
-        query, is_text = self._asked(asked), asked.text is not None
+        query, is_text = self._requested_query(asked), asked.text is not None
         if asked.skip is not None or asked.limit is not None:
             if query.syntax.aggregates and not query.syntax.group:
                 raise QueryArgumentError(f"{asked.told}: it has one row, and no window to move")
@@ -96,7 +96,7 @@ class Caller:
             query = query if asked.limit is None else query.limit(asked.limit)
         return self._allowed(query, is_text=is_text)
 
-    def _asked(self, asked: Asked) -> Query:
+    def _requested_query(self, asked: Asked) -> Query:
         if asked.text is None:
             return self._queries[asked.name].bind(asked.args, self._claims)
         if asked.name or asked.args:

@@ -70,7 +70,7 @@ def open_queries(server: LiveServer, may_read_all: Callable[[str], bool]) -> Ope
         is_open = set(server.readers())
         found = sorted((live for live in shown if live in is_open), key=_seconds, reverse=True)
         hides = server.tables.hides_rows
-        told = [_told(live, served[live], any(map(hides, served[live]))) for live in found[:MAX_LISTED]]
+        told = [_description(live, served[live], any(map(hides, served[live]))) for live in found[:MAX_LISTED]]
         return OpenQueries(told, len(found))
 
 
@@ -84,7 +84,7 @@ def _seconds(live: LiveView[Any]) -> float:
     return sum(operator.seconds for operator in {*live.view.operators, live.view.operator})
 
 
-def _told(live: LiveView[Any], served: dict[str, str], is_filtered: bool) -> OpenQuery:
+def _description(live: LiveView[Any], served: dict[str, str], is_filtered: bool) -> OpenQuery:
     assert live.view is not None
     subscribers = list(live.subscribers) if isinstance(live, Published) else []
     operators = {each for each in live.view.operators if not isinstance(each, TableRows)}

@@ -4,7 +4,7 @@
 
 A published query has users. Without users it is kept for a while, so that a client that reconnects finds the query with
 its patches. This time is shorter if the query was never part of a stream. Queries without users are *idle*. Their bytes
-are bounded, except those of the latest idle query. All queries are at the version of the last call of `moved`; `now` is
+are bounded, except those of the latest idle query. All queries are at the version of the last `on_version`; `now` is
 the step that led to this version. Locks: the live server's lock first, then `lock`, which is held only briefly.
 """
 
@@ -271,7 +271,7 @@ class Publisher:
         finally:
             self.release(published)
 
-    def moved(self, version: Version, state: State) -> None:
+    def on_version(self, version: Version, state: State) -> None:
         """Begin a step: all queries are at this version. Called by the live server, with its lock held."""
         now = time.monotonic()
         with self.lock:

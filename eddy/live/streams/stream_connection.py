@@ -70,7 +70,7 @@ class Connection:
         self._publisher, self._server, self._query_of, self.wake = publisher, server, query_of, wake
         self.id = secrets.token_urlsafe(12)
         self.asked: dict[str, Asked] = {}
-        self.again: deque[Subscription] = deque()
+        self.to_resend: deque[Subscription] = deque()
         """Queries whose patches are not kept any more: they need their rows anew."""
         self.dirty: dict[Subscription, None] = {}
         self.failed: list[tuple[Asked, Exception]] = []
@@ -82,11 +82,11 @@ class Connection:
         self._subscriptions: dict[str, Subscription] = {}
         self._pages: deque[tuple[Subscription, SnapshotPages]] = deque()
         self._seq = 0
-        self._sent_at = self._told_at = time.monotonic()
+        self._sent_at = self._announced_at = time.monotonic()
         self._state: State | None = "complete"  # the state of whole queries that was sent last; None if it is not known
         self._at = publisher.now
         self._until: StepStamp | None = None  # the version at which the stream waits for a window that is being moved
-        self._said: StepStamp | None = None  # the version to be sent once no other event is due
+        self._announced: StepStamp | None = None  # the version to be sent once no other event is due
 
     @property
     def waiting(self) -> int:
@@ -322,7 +322,7 @@ class Connection:
         """Return the events that are due, with at most one page of rows; empty if none is due."""
         now = time.monotonic()
         # Pages are last: the last page of a query leads to the version that the other queries have reached by patches.
-        found = [*self._failures(), *self._patches(), *self._news(now), *self._page()]
+        found = [*self._failures(), *self._patches(), *self._version_event(now), *self._page()]
         if not found and now - self._sent_at >= self._publisher.limits.heartbeat_s:
             found = [HEARTBEAT]
         if found:
@@ -333,22 +333,22 @@ class Connection:
     def due_s(self) -> float:
         """Return the seconds after which an event may be due although nobody calls `wake`."""
         now = time.monotonic()
-        if self._publisher.rests(self.wake, self._said):
+        if self._publisher.rests(self.wake, self._announced):
             return max(_LOOK_S, self._publisher.limits.heartbeat_s - (now - self._sent_at))
-        return max(_LOOK_S, _VERSION_S - (now - self._told_at))
+        return max(_LOOK_S, _VERSION_S - (now - self._announced_at))
 
-    def _news(self, now: float) -> Iterator[bytes]:
+    def _version_event(self, now: float) -> Iterator[bytes]:
         """Yield the event of a version without changes, if due: when the version is exact again, and at intervals."""
-        said, at = self._said, self._at
+        said, at = self._announced, self._at
         if said is None:
             is_due = len(self.asked) == len(self._subscriptions) and not self._pages
         else:
             is_due = at.exact and not said.exact
-        if is_due or (at is not said and now - self._told_at >= _VERSION_S):
-            yield self._told(at, {})
+        if is_due or (at is not said and now - self._announced_at >= _VERSION_S):
+            yield self._patch_event(at, {})
 
-    def _told(self, stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
-        self._said, self._told_at = stamp, time.monotonic()
+    def _patch_event(self, stamp: StepStamp, queries: dict[str, bytes]) -> bytes:
+        self._announced, self._announced_at = stamp, time.monotonic()
         return self._event("patch", _patch(stamp, queries), stamp)
 
     def _failures(self) -> Iterator[bytes]:
@@ -392,7 +392,7 @@ class Connection:
             size += sum(len(patch.data) for patch in kept or ())
             if kept is None or size > _MAX_EVENT_BYTES:
                 self._leave(each)
-                self.again.append(each)
+                self.to_resend.append(each)
                 self.unknown.append(each.asked.id)
                 continue
             if kept:
@@ -421,12 +421,12 @@ class Connection:
             stamps = [self._publisher.stamp(number) for number in numbers[-_STEPS - 1 :]]
         if len(numbers) > _STEPS or None in stamps:
             self._publisher.figures.summed += 1
-            yield self._told(self._at, {id_: data_of(kept) for id_, kept in found})
+            yield self._patch_event(self._at, {id_: data_of(kept) for id_, kept in found})
             return
         for stamp in stamps:
             assert stamp is not None
             patches = {id_: patch for id_, kept in found for patch in kept if patch.number == stamp.number}
-            yield self._told(stamp, {id_: patch.data for id_, patch in patches.items()})
+            yield self._patch_event(stamp, {id_: patch.data for id_, patch in patches.items()})
 
     def _page(self) -> Iterator[bytes]:
         """Yield one page of the first query whose rows are queued, unless their version is later than the stream's."""
@@ -465,7 +465,7 @@ class Connection:
             subscription.at = self._at.number
             if kept is None:
                 self._leave(subscription)
-                self.again.append(subscription)
+                self.to_resend.append(subscription)
             elif whole:
                 self._pages.popleft()
                 subscription.is_whole = True
@@ -485,7 +485,7 @@ class Connection:
         if self._state != "complete":
             yield self._event("state", encode({"query": subscription.asked.id, "state": self._state}))
         subscription.since = self._seq
-        self._said = None
+        self._announced = None
 
 
 def _patch(stamp: StepStamp, queries: dict[str, bytes]) -> bytes:

@@ -51,7 +51,7 @@ def without_failed_pairs(aside: Aside, batch: Batch) -> Batch:
         return batch
     for (pair, error), weight in compress(zip(batch.rows, batch.weights, strict=True), failed):
         if error is None:
-            aside.again(pair, weight)
+            aside.add_weight(pair, weight)
         else:
             aside.take(pair, weight, error)
     return batch.select([not one for one in failed])

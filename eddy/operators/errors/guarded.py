@@ -24,11 +24,13 @@ class Guarded(Operator):
         self._care, self._nested = aside.care, nested
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
-        """Step the operator. Uses `step_apart` if this epoch sets rows aside, or if rows are set aside already."""
+        """Step the operator. Uses `step_setting_aside` if this epoch sets rows aside, or if rows are set aside
+        already.
+        """
         if self._care.on or self.aside.kept or (self.aside.others and any(one.kept for one in self.aside.others)):
             if self._nested:
                 self.aside.iteration = context.iteration
-            return self.operator.step_apart(context, self.aside, *inputs)
+            return self.operator.step_setting_aside(context, self.aside, *inputs)
         return self.operator.step(context, *inputs)
 
     def explore(self, *inputs: Batch) -> Batch:

@@ -171,7 +171,7 @@ class Aside:
             raise error
         self._add(row, weight, reason_in(self.step, error), time, not self.facts)
 
-    def again(self, row: Row, weight: int) -> None:
+    def add_weight(self, row: Row, weight: int) -> None:
         """Add `weight` to the weight of a row that is set aside already, since an equal row has arrived."""
         self._add(row, weight, self.reason_of(row), 0, not self.facts)
 
@@ -202,7 +202,7 @@ class Aside:
         if before is None and not self.care.on:
             raise error
         reason = reason_in(self.step, error)
-        self._held[identity] = KeptRow(1, self._home(key), _told(repr(key)), _told(reason), body)
+        self._held[identity] = KeptRow(1, self._home(key), _cut_text(repr(key)), _cut_text(reason), body)
         if before is None:
             self.found.append(Found(identity, (key, value), 1, reason, time, False))
 
@@ -221,7 +221,7 @@ class Aside:
             raise error
         reason = reason_in(self.step, error)
         times = {*(literal_eval(before.body) if before else ()), self.iteration}
-        self._held[identity] = KeptRow(1, self._home(key), _told(repr(key)), _told(reason), repr(sorted(times)))
+        self._held[identity] = KeptRow(1, self._home(key), _cut_text(repr(key)), _cut_text(reason), repr(sorted(times)))
         if before is None:
             self.found.append(Found(identity, (key, value), 1, reason, 0, False))
 
@@ -257,7 +257,7 @@ class Aside:
         """Whether the epoch has set a row aside, withheld a key, or changed such an entry."""
         return bool(self.found or self._held)
 
-    def came(self) -> list[Found]:
+    def new_rows(self) -> list[Found]:
         """Return the rows that the epoch has set aside or rejected, without the rows that it has also retracted."""
         weights: dict[bytes, int] = {}
         for one in self.found:
@@ -269,12 +269,12 @@ class Aside:
     def changes(self) -> dict[Located, KeptRow | None]:
         """Return the epoch's changes of the entries in the application's metadata; None removes an entry."""
         changed = {}
-        for identity, kept in self._news().items():
+        for identity, kept in self._changed_entries().items():
             partition = (kept or self.kept[identity]).partition
             changed[Located(self.step, self.partitions, partition, identity)] = kept
         return changed
 
-    def _news(self) -> dict[bytes, KeptRow | None]:
+    def _changed_entries(self) -> dict[bytes, KeptRow | None]:
         news = dict(self._held)
         for one in self.found:
             if one.remembered:
@@ -296,12 +296,12 @@ class Aside:
             body = repr(sorted((time, n) for time, n in weights.items() if n))
         if not weight and body in ("", "[]"):
             return None
-        return KeptRow(weight, partition, _told(repr(one.row[0])), _told(one.reason), body)
+        return KeptRow(weight, partition, _cut_text(repr(one.row[0])), _cut_text(one.reason), body)
 
     def commit(self) -> None:
         """Apply the epoch's changes, which are in the log, to `kept`."""
         if self.found or self._held:
-            for identity, kept in self._news().items():
+            for identity, kept in self._changed_entries().items():
                 if kept is None:
                     self.kept.pop(identity, None)
                 else:
@@ -328,7 +328,7 @@ def _short(mark: bytes, encoded: bytes) -> bytes:
     return identity if len(identity) <= _LONGEST_BYTES else mark + sha256(identity).digest()
 
 
-def _told(text: str) -> str:
+def _cut_text(text: str) -> str:
     """Return the text for the metadata: only its beginning if it is long."""
     return text if len(text) <= _LONGEST_TEXT else text[:_LONGEST_TEXT] + "…"
 

@@ -91,27 +91,27 @@ class Ranked(Operator):
         noted = self._ranks.noted()
         if not noted and moved is _UNMOVED and self._cycles is None:
             return EMPTY
-        told = _Delta()
+        emitted = _Delta()
         withheld = (
             {} if self._beyond is None else self._beyond.update([*noted, *moved.now], noted, self._ranks.resident())
         )
         for root, (was, is_now) in withheld.items():
-            self._tell_withheld(told, root, moved, was, is_now)
+            self._emit_withheld(emitted, root, moved, was, is_now)
         for root, notes in noted.items():
             if root in withheld:
                 continue
             if root not in moved.now:
-                self._tell_changes(told, root, notes, self._keys_of(root))
+                self._emit_changes(emitted, root, notes, self._keys_of(root))
             elif root in moved.begun or root in moved.ended:
-                self._tell_changes(told, root, notes, moved.now[root] or moved.before[root])
+                self._emit_changes(emitted, root, notes, moved.now[root] or moved.before[root])
         if moved.now:
             for root in moved.now.keys() - moved.begun - moved.ended - withheld.keys():
-                self._tell_keys(told, root, moved.before[root], moved.now[root])
+                self._emit_keys(emitted, root, moved.before[root], moved.now[root])
         if self._cycles is not None:
-            self._tell_cycles(told, changes, moved.before, moved.now)
-        return told.batch(max(roots.time, edges.time))
+            self._emit_cycles(emitted, changes, moved.before, moved.now)
+        return emitted.batch(max(roots.time, edges.time))
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the edges that the author's functions do not accept, and rows that the states cannot write."""
         return step_without_failing(self, context, aside, inputs)
 
@@ -136,9 +136,9 @@ class Ranked(Operator):
     def _keys_of(self, root: Any) -> list[Any]:
         return [key for key, weight in pairs_of(self._roots.get(root)) if weight > 0]
 
-    def _tell_changes(self, told: "_Delta", root: Any, notes: dict[Any, Cell | None], keys: list[Any]) -> None:
+    def _emit_changes(self, emitted: "_Delta", root: Any, notes: dict[Any, Cell | None], keys: list[Any]) -> None:
         """Emit the epoch's changes of a root's rows, for each of `keys`."""
-        ranks, gone, come = self._ranks.resident(), told.old, told.new
+        ranks, gone, come = self._ranks.resident(), emitted.old, emitted.new
         alone = keys[0] if len(keys) == 1 else None
         for node, old in notes.items():
             new = ranks[node].get(root)
@@ -159,34 +159,34 @@ class Ranked(Operator):
                 else:
                     come += [(key, row) for key in keys]
 
-    def _tell_keys(self, told: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
+    def _emit_keys(self, emitted: "_Delta", root: Any, before: list[Any], now: list[Any]) -> None:
         """Add the changes of rows for a root whose keys have changed from `before` to `now`.
 
         A key that has lost or gained the root changes all its rows. Any other key changes only the rows that the epoch
         has changed.
         """
         notes = self._ranks.notes(root)
-        self._tell_changes(told, root, notes, [key for key in now if key in before])
+        self._emit_changes(emitted, root, notes, [key for key in now if key in before])
         cells = self._cells_of(root)
         for key in now:
             if key not in before:
-                told.new += [(key, reached(root, node, cell)) for node, cell in cells.items()]
+                emitted.new += [(key, reached(root, node, cell)) for node, cell in cells.items()]
         olds = {node: cell for node, cell in (cells | notes).items() if cell is not None}
         for key in before:
             if key not in now:
-                told.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
+                emitted.old += [(key, reached(root, node, cell)) for node, cell in olds.items()]
 
-    def _tell_withheld(self, told: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
+    def _emit_withheld(self, emitted: "_Delta", root: Any, moved: "_Moved", was: bool, is_now: bool) -> None:
         """Retract all rows of a root that is newly beyond a bound; insert all rows of a root that no longer is."""
         keys = self._keys_of(root)
         if not is_now:
             cells = self._cells_of(root)
-            told.new += [(key, reached(root, node, cell)) for key in keys for node, cell in cells.items()]
+            emitted.new += [(key, reached(root, node, cell)) for key in keys for node, cell in cells.items()]
         if not was:
             known = self._cells_of(root) | self._ranks.notes(root)
             olds = {node: cell for node, cell in known.items() if cell is not None}
             before = moved.before.get(root, keys)
-            told.old += [(key, reached(root, node, cell)) for key in before for node, cell in olds.items()]
+            emitted.old += [(key, reached(root, node, cell)) for key in before for node, cell in olds.items()]
 
     def _cells_of(self, root: Any) -> dict[Any, Cell]:
         """Return the cells of all nodes that a root reaches, by node."""
@@ -200,15 +200,15 @@ class Ranked(Operator):
             frontier = list({child: None for bag in bags for child, weight in pairs_of(bag) if weight > 0})
         return found
 
-    def _tell_cycles(
-        self, told: "_Delta", changes: LinkChanges, before: dict[Any, list[Any]], now: dict[Any, list[Any]]
+    def _emit_cycles(
+        self, emitted: "_Delta", changes: LinkChanges, before: dict[Any, list[Any]], now: dict[Any, list[Any]]
     ) -> None:
         assert self._cycles is not None
         moved = self._cycles.update(changes, {root for root, keys in now.items() if not keys})
         for root in {**moved, **now}:
             old, new = moved.get(root, (self._cycles.of(root),) * 2)
             keys = self._keys_of(root) if root not in now else now[root]
-            told.tell(root, old, before.get(root, keys), new, keys)
+            emitted.replace_error_rows(root, old, before.get(root, keys), new, keys)
 
 
 class _Moved(NamedTuple):
@@ -233,7 +233,7 @@ class _Delta(msgspec.Struct):
     old: list[Row] = []
     new: list[Row] = []
 
-    def tell(
+    def replace_error_rows(
         self,
         root: Any,
         old: tuple[Any, ...] | None,

@@ -1,8 +1,8 @@
 """Maintains totals over subtrees by deltas: every node sends its parent the change of its sum.
 
-    sum(v)  =  own(v) + Σ sum(c) over the children c        told(v)  =  sum(v)
+    sum(v)  =  own(v) + Σ sum(c) over the children c        reported(v)  =  sum(v)
 
-Invariant: between epochs every node has reported its sum to its parent (`told`), whatever the order in which nodes and
+Invariant: between epochs every node has reported its sum to its parent, whatever the order in which nodes and
 parents arrived. All links of an epoch are applied before any sum is sent, so a cycle that exists only in the middle of
 an epoch does not count. A node on a remaining cycle has no finite sum. It reports no sum, and has no total, until a
 link of the cycle changes. The nodes below it have totals.
@@ -35,7 +35,7 @@ TOTAL, CYCLE = "total", "cycle"
 class _Cell:
     """The previous and the current values of a node during an epoch."""
 
-    __slots__ = ("before", "children", "held", "own", "parent", "present", "sum", "told")
+    __slots__ = ("before", "children", "held", "own", "parent", "present", "reported", "sum")
 
     def __init__(self, before: tuple[Any, ...] | None) -> None:
         self.before = before
@@ -47,7 +47,7 @@ class _Cell:
             0,
             False,
         )
-        self.told = 0 if self.held or self.parent is None else self.sum
+        self.reported = 0 if self.held or self.parent is None else self.sum
 
     @property
     def above(self) -> Any:
@@ -104,7 +104,7 @@ class TreeTotals(Operator):
         come += [(cycle[0], (CYCLE, cycle)) for cycle in cycles if cycle not in mended]
         return Batch(gone + come, [-1] * len(gone) + [1] * len(come), batch.time) if gone or come else EMPTY
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the author's functions do not accept, and rows whose sums cannot be written."""
         return step_without_failing(self, context, aside, inputs)
 
@@ -203,7 +203,7 @@ class _Epoch:
                     self._flows[node] += cell.sum
                 else:
                     self.cell(cell.parent).children -= 1
-                    self._untell(node, cell)
+                    self._retract_from_parent(node, cell)
                 if parent is not None:
                     self.cell(parent).children += 1
                 cell.parent = parent
@@ -214,16 +214,16 @@ class _Epoch:
                 cell.own = own
             self._flows[node] += 0
 
-    def _untell(self, node: Any, cell: _Cell) -> None:
+    def _retract_from_parent(self, node: Any, cell: _Cell) -> None:
         """Subtract a node's sum from its parent's sum.
 
         Later the node sends its sum again, to the parent that it has then.
         """
-        if cell.told:
-            self._deltas[cell.parent] -= cell.told
-            self._flows[cell.parent] -= cell.told
-            self._flows[node] += cell.told
-            cell.told = 0
+        if cell.reported:
+            self._deltas[cell.parent] -= cell.reported
+            self._flows[cell.parent] -= cell.reported
+            self._flows[node] += cell.reported
+            cell.reported = 0
 
     def hold(self) -> list[tuple[Any, ...]]:
         """Find the cycles that new links close, and let the nodes on them send no sum. Returns these cycles."""
@@ -241,7 +241,7 @@ class _Epoch:
                 members = list(path)[list(path).index(node) :]
                 for member in members:
                     cell = self.cell(member)
-                    self._untell(member, cell)
+                    self._retract_from_parent(member, cell)
                     cell.held = True
                 found.append(self._cycle_of(node))
             done.update(path)
@@ -261,12 +261,12 @@ class _Epoch:
             cell.sum += deltas.pop(node, 0)
             above = cell.above
             if above is None:
-                cell.told = 0
+                cell.reported = 0
                 continue
-            more = cell.sum - cell.told
+            more = cell.sum - cell.reported
             if more:
                 deltas[above] += more
-                cell.told = cell.sum
+                cell.reported = cell.sum
             if node in self._climbed:
                 waiting[above] -= 1
                 if not waiting[above]:

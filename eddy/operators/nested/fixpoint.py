@@ -190,7 +190,7 @@ class Fixpoint(NestedOperator):
         self._iterations, self.bound, self._budget, self._limit = iterations, bound, budget, limit
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
-        self.overdue: list[Row] = []
+        self.circulating: list[Row] = []
         # The last iteration with a difference in some state; None before it was looked up.
         self._deepest: int | None = None
         self._repetition: Repetition | None = None
@@ -218,7 +218,7 @@ class Fixpoint(NestedOperator):
     def end_epoch(self) -> None:
         """Drop the epoch's reports about rows that were cut."""
         super().end_epoch()
-        self.cut, self.overdue = [], []
+        self.cut, self.circulating = [], []
 
     def forget_waves(self) -> None:
         """Undo the epoch."""
@@ -293,7 +293,7 @@ class Fixpoint(NestedOperator):
             self.rows += len(batch.rows)
             if self._budget.spend(len(batch.rows)):
                 raise self._error(index, made, "the epoch's rows or seconds were spent", of_work=True, raised=_WORK)
-            self._watch(index, made, iteration)
+            self._check_writable(index, made, iteration)
             if iteration < self._iterations:
                 merge_into(totals[index], batch.rows, batch.weights)
             if iteration < last:
@@ -327,13 +327,13 @@ class Fixpoint(NestedOperator):
         """
         if min(made[0].weights) < 0 or iteration <= (self._deepest or 0) or any(self.body.waiting()):
             return
-        rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._known(total), self.sizes[0])
+        rows, why = ahead.look(made[0].rows, self._iterations - iteration, self._membership_test(total), self.sizes[0])
         if rows:
             raised = _SIZE if why else _LIMIT
             why = why or f"after {self._iterations} iterations it still changed"
             raise self._error(0, [Batch(rows, [1] * len(rows))], why, raised=raised)
 
-    def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
+    def _membership_test(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
         """Return a function that returns, for each of some rows, whether the first binding has the row now.
 
         `total` is the binding's delta in the epoch so far.
@@ -349,7 +349,7 @@ class Fixpoint(NestedOperator):
     def _iteration_of(self, time: Time) -> int:
         return time if type(time) is int else time[self._depth - 1]
 
-    def _watch(self, index: int, made: list[Batch], iteration: int) -> None:
+    def _check_writable(self, index: int, made: list[Batch], iteration: int) -> None:
         """Raise EndlessError, which names the rows, if rows have become too large to be written."""
         batch, sizes = made[index], self.sizes[index]
         if max(batch.weights) > _LARGEST_WEIGHT or min(batch.weights) < -_LARGEST_WEIGHT:

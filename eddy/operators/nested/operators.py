@@ -124,7 +124,9 @@ class _Join(NestedOperator):
                 of_work=True,
             )
 
-    def _leave(self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int, aside: Aside | None) -> Batch:
+    def _emit_or_postpone(
+        self, time: Time, pairs: _Pairs, now: list[Batch], event_time: int, aside: Aside | None
+    ) -> Batch:
         if aside is not None:
             now = [self._set_aside(aside, time, batch) for batch in now]
         for at, (rows, weights) in pairs.by_time.items():
@@ -173,7 +175,7 @@ class NestedLookupJoin(_Join):
         """Return the matches of this iteration."""
         return self._step(context.iteration, self._merge, *inputs)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the pairs (key, (left, right)) on which `merge` fails, in the iteration of their row."""
         return self._step(context.iteration, merge_or_fail(aside, self._merge, self.name), *inputs, aside=aside)
 
@@ -185,7 +187,7 @@ class NestedLookupJoin(_Join):
         if left.rows:
             now += self._matches(time, left, merge)
             self._left.integrate(left.rows, left.weights, time)
-        return self._leave(time, pairs, now, max(left.time, right.time), aside)
+        return self._emit_or_postpone(time, pairs, now, max(left.time, right.time), aside)
 
     def explore(self, *inputs: Batch) -> Batch:
         """Return the matches of rows inside the loop. A pair on which the author's function raises makes no row."""
@@ -252,7 +254,7 @@ class NestedJoin(_Join):
         """Return the matches of this iteration."""
         return self._step(context.iteration, self._merge, *inputs)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the pairs (key, (left, right)) on which `merge` fails, in the iteration of their row."""
         return self._step(context.iteration, merge_or_fail(aside, self._merge, self.name), *inputs, aside=aside)
 
@@ -261,13 +263,13 @@ class NestedJoin(_Join):
         pairs = _Pairs()
         if left.rows:
             self._left.integrate(left.rows, left.weights, time)
-            self._meet(time, left, self._right, merge, pairs)
+            self._join_delta(time, left, self._right, merge, pairs)
         if right.rows:
             self._right.integrate(right.rows, right.weights, time)
-            self._meet(time, right, self._left, lambda key, right, left: merge(key, left, right), pairs)
-        return self._leave(time, pairs, [], max(left.time, right.time), aside)
+            self._join_delta(time, right, self._left, lambda key, right, left: merge(key, left, right), pairs)
+        return self._emit_or_postpone(time, pairs, [], max(left.time, right.time), aside)
 
-    def _meet(
+    def _join_delta(
         self,
         time: Time,
         batch: Batch,
@@ -340,7 +342,7 @@ class NestedReduce(_Traced):
         """Return the changes of the results in this iteration."""
         return self._step(context.iteration, self._function, *inputs)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Withhold the keys on whose values the function fails: they have no row in the iterations where it fails."""
 
         def made(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:

@@ -73,10 +73,10 @@ class Outermost(Fixpoint):
         self._most: int | None = None
         self._ahead = self.body.ahead() if self._seeded else None
         self._lookups = [self.body.lookups(external) for external in range(queue.inputs)]
-        self._asked: dict[NestedLookupJoin, set[Any]] | None = None
+        self._looked_up: dict[NestedLookupJoin, set[Any]] | None = None
         return self
 
-    def _known(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
+    def _membership_test(self, total: ZSet) -> Callable[[Sequence[Row]], Sequence[bool]]:
         def known(rows: Sequence[Row]) -> list[bool]:
             before = self.given.known(0, rows)
             return [was or total.get(row, 0) > 0 for row, was in zip(rows, before, strict=True)]
@@ -91,7 +91,7 @@ class Outermost(Fixpoint):
     def end_epoch(self) -> None:
         """Drop the epoch's reports."""
         super().end_epoch()
-        self.queue.moved = 0
+        self.queue.owed_change = 0
 
     def forget_waves(self) -> None:
         """Forget the last iterations, because the epoch was undone, or the states were replaced."""
@@ -123,7 +123,7 @@ class Outermost(Fixpoint):
         homes = self.queue.partitions(list(notes))
         return {unit: notes[unit] for unit, home in zip(notes, homes, strict=True) if self.ownership.owns(home, count)}
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the input rows that no state can write, and queue the input that fails otherwise."""
         asides = (aside, *aside.others)
         batches = [netted(one, one.without_kept(batch)) for one, batch in zip(asides, inputs, strict=True)]
@@ -167,7 +167,7 @@ class Outermost(Fixpoint):
         if queued:
             delta = numbered(enumerate(inputs))
             tried = self._units(delta) & queued if delta else self._owed()
-            if tried and delta and not self._touched(inputs):
+            if tried and delta and not self._lookups_changed(inputs):
                 return self._work(delta, queued, set(), time, idle=True)
             if delta and self._waited < self._wait:
                 self._waited += 1
@@ -178,11 +178,11 @@ class Outermost(Fixpoint):
         except EndlessError as error:
             if context.divisible and error.of_work:
                 raise
-            self._note_asked(error)
+            self._note_lookups(error)
             self._undo()
             delta = numbered(enumerate(inputs))
             alone = error.is_sure and not context.divisible
-            return self._work(delta, queued, set(), time, self._blamed(error, self._units(delta), time, alone))
+            return self._work(delta, queued, set(), time, self._notes_of_bound(error, self._units(delta), time, alone))
         except Exception as error:
             if not (self._queues_failing and is_of_data(error)):
                 raise
@@ -191,27 +191,27 @@ class Outermost(Fixpoint):
             return self._work(delta, queued, set(), time, self._refused(error, self._units(delta), time))
         return self._leave(_Worked(totals, over, queued, set(), {}), time)
 
-    def _note_asked(self, error: EndlessError) -> None:
+    def _note_lookups(self, error: EndlessError) -> None:
         """Note the keys of rows outside that the iterations looked up before they met a bound.
 
         No key is noted if the loop might end with more rows or seconds, or if each key is a unit.
         """
-        self._asked = None
+        self._looked_up = None
         if error.of_work or self.queue.keyed:
             return
         ahead: set[Any] = set() if self._ahead is None else set().union(*self._ahead.asked.values())
         operators = (unguarded(step.operator) for step in self.body.steps)
         joins = [operator for operator in operators if isinstance(operator, NestedLookupJoin)]
-        self._asked = {join: join.changed_keys() | ahead for join in joins}
+        self._looked_up = {join: join.changed_keys() | ahead for join in joins}
 
-    def _touched(self, inputs: Sequence[Batch]) -> bool:
+    def _lookups_changed(self, inputs: Sequence[Batch]) -> bool:
         """Return whether an epoch's input can change the iterations that met a bound the last time."""
-        if self._asked is None:
+        if self._looked_up is None:
             return True
         for batch, joins in zip(inputs, self._lookups, strict=True):
             if batch.rows:
                 keys = {key for key, _ in batch.rows}
-                if joins is None or any(self._asked[join] & keys or join.met(keys) for join in joins):
+                if joins is None or any(self._looked_up[join] & keys or join.met(keys) for join in joins):
                     return True
         return False
 
@@ -256,10 +256,10 @@ class Outermost(Fixpoint):
                 totals, over = self._processed(self._batches(active, time))
                 break
             except EndlessError as error:
-                self._note_asked(error)
+                self._note_lookups(error)
                 self._undo()
                 dearest = max(dearest, self._budget.rows)
-                failed |= self._blamed(error, self._units(active), time, alone)
+                failed |= self._notes_of_bound(error, self._units(active), time, alone)
             except Exception as error:
                 if not is_of_data(error) or (self.care.possible and not self.care.on):
                     raise
@@ -321,7 +321,7 @@ class Outermost(Fixpoint):
         """Undo the iterations, so that the states inside are as before the epoch."""
         self.body.undo()
 
-    def _blamed(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
+    def _notes_of_bound(self, error: EndlessError, units: set[Any], time: int, alone: bool) -> dict[Any, Note]:
         """Return notes for the units that met a bound: the processed units with new rows in the last iteration.
 
         If several units together exceeded the budget, each gets a note, and smaller groups of them are tried later.
@@ -368,10 +368,10 @@ class Outermost(Fixpoint):
             if units:
                 for total, rows in zip(totals, self.given.rows(units if keyed else None), strict=True):
                     merge_into(total, rows, [sign * weight for weight in rows.values()])
-        errors = {self._restless(unit): 1 for unit in begun} | {self._restless(unit): -1 for unit in done}
+        errors = {self._error_row(unit): 1 for unit in begun} | {self._error_row(unit): -1 for unit in done}
         return self._results(totals, errors, time)
 
-    def _restless(self, unit: Any) -> Any:
+    def _error_row(self, unit: Any) -> Any:
         return self.name, (unit, RESTLESS)
 
     def _leave_limited(self, worked: "_Worked", limits: LimitBarrier, time: int) -> Batch:
@@ -385,9 +385,9 @@ class Outermost(Fixpoint):
         errors = {} if queued else limits.take(worked.over if self.bound.on_limit == "rows" else ())
         back = limits.taken_back(len(self.bindings))
         if queued and not was_queued:
-            errors = {**dict.fromkeys(limits.rows(), -1), self._restless(None): 1}
+            errors = {**dict.fromkeys(limits.rows(), -1), self._error_row(None): 1}
         elif was_queued and not queued:
-            errors = {**limits.rows(), self._restless(None): -1}
+            errors = {**limits.rows(), self._error_row(None): -1}
         withheld = queued or bool(limits)
         if not queued:
             why = f"{self.bound.where(self.name)}: {limits.least()}. {self.advice('limit=')}" if withheld else ""

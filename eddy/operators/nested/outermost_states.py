@@ -55,7 +55,7 @@ class Queue:
         self.inputs = len(sizes)
         self._notes: dict[Unit, Note] | None = None
         self._homes: dict[Unit, int] = {}
-        self.moved = 0
+        self.owed_change = 0
 
     @property
     def state(self) -> State:
@@ -65,7 +65,7 @@ class Queue:
     def forget(self) -> None:
         """Drop the notes in memory, because the state was rolled back or replaced."""
         self._notes, self._homes = None, {}
-        self.moved = 0
+        self.owed_change = 0
 
     def notes(self) -> Mapping[Unit, Note]:
         """Return the note of each unit that is withheld. Cost: constant if no unit is."""
@@ -91,7 +91,7 @@ class Queue:
                 if note is not None:
                     known[unit] = note
                 continue
-            self.moved += (note is not None and note.owed) - (old is not None and old.owed)
+            self.owed_change += (note is not None and note.owed) - (old is not None and old.owed)
             if old is not None:
                 delta[(self.inputs, unit), (self.inputs, tuple(old))] = -1
             if note is not None:

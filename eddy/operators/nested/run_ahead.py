@@ -55,7 +55,7 @@ class RunAhead:
         self.asked, self._dead = {}, set()
         seen, new = set(rows), self._going_on(list(rows))
         for left in range(iterations, 0, -1):
-            made = [row for row in self._made_of(new) if row not in seen]
+            made = [row for row in self._apply_op(new) if row not in seen]
             if left > 1:
                 made = self._going_on(made)
             made = list(dict.fromkeys(made))
@@ -81,7 +81,7 @@ class RunAhead:
         dead = self._dead
         return [row for row in rows if row[0] not in dead] if dead else rows
 
-    def _made_of(self, rows: list[Row]) -> list[Row]:
+    def _apply_op(self, rows: list[Row]) -> list[Row]:
         values: dict[int, Batch] = {0: Batch(rows, [1] * len(rows))}
         for step in self._steps:
             batches = [values.get(slot, EMPTY) for slot in step.inputs]

@@ -116,7 +116,7 @@ class Process(Keyed):
             raise run.error
         return run.end()
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Call the processors, and set aside the rows on which they fail, or whose puts a changelog does not accept."""
         batch = aside.without_kept(inputs[0])
         run = self._begin(context, batch)

@@ -239,7 +239,7 @@ class Arbiter:
             self._quiet_epochs = 0
             if self._search is None:
                 self._begin()
-            if not self._go_on():
+            if not self._continue_review():
                 return
         if self._quiet_epochs == _QUIET and self.message == "":
             self._forget_loans()
@@ -254,7 +254,7 @@ class Arbiter:
         self._search = _ReviewSearch(self._number(self._counter))
         self._post.tell_all(Begin(self._search.number, self._reached is None, self._number(self._since)))
 
-    def _go_on(self) -> bool:
+    def _continue_review(self) -> bool:
         """Continue the review. Returns whether it has ended."""
         search, loans = self._search, self._loans
         assert search is not None

@@ -116,7 +116,7 @@ class Body:
             asked = [(0, row[0])]
             return Explored(rows if len(rows) < 2 else list(dict.fromkeys(rows)), asked, asked if rows else _NOTHING)
         found = Explored([], [], [])
-        made = self._made_of(Batch([row], _ONE), lookups, found)
+        made = self._apply_op(Batch([row], _ONE), lookups, found)
         return found._replace(rows=list(dict.fromkeys(made)))
 
     def explore_all(self, rows: list[Row], lookups: Lookups | None = None) -> list[Row]:
@@ -125,10 +125,10 @@ class Body:
         if self._lone is not None and lookups is None:
             made = self._lone.explore(batch, None, self._aside_of.get(0)).rows
         else:
-            made = self._made_of(batch, lookups, Explored([], [], []))
+            made = self._apply_op(batch, lookups, Explored([], [], []))
         return list(dict.fromkeys(made))
 
-    def _made_of(self, rows: Batch, lookups: Lookups | None, found: Explored) -> list[Row]:
+    def _apply_op(self, rows: Batch, lookups: Lookups | None, found: Explored) -> list[Row]:
         """Apply op to some rows. `found` gets the keys that were looked up."""
         values: dict[int, Batch] = {0: rows}
         for number, step in enumerate(self.steps):

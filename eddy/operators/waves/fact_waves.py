@@ -49,17 +49,17 @@ class FactWaves(LinearRecursion):
         if received.rows or any(map(_ROWS, externals)):
             frontiers = by_iteration(received)
             emitted += [batch for iteration, batch in frontiers.items() if iteration or self._include_seeds]
-            self._run(frontiers, emitted, came_back=True)
+            self._run(frontiers, emitted, has_received=True)
         own = self.gate.own(seed)
         if own.rows:
             emitted += [own] if self._include_seeds else []
-            self._run({0: own}, emitted, came_back=False)
+            self._run({0: own}, emitted, has_received=False)
         self.body.settle()
         return concat(emitted)
 
-    def _run(self, frontiers: dict[int, Batch], emitted: list[Batch], came_back: bool) -> None:
+    def _run(self, frontiers: dict[int, Batch], emitted: list[Batch], has_received: bool) -> None:
         bound, before = self.bound, self.rows
-        looks = not (bound.by_depth or came_back)
+        looks = not (bound.by_depth or has_received)
         watched = min(FIRST_LOOK, bound.limit) if looks else bound.depth
         while frontiers or self.body.waiting():
             iteration = min((*frontiers, *self.body.waiting()))
@@ -70,13 +70,13 @@ class FactWaves(LinearRecursion):
             if not made.rows:
                 continue
             if iteration >= bound.depth:
-                if not (bound.by_depth or came_back):
+                if not (bound.by_depth or has_received):
                     raise self._over_limit(made.rows[0])
                 self._cut(made)
                 continue
             if looks and iteration >= watched:
-                watched = self._look(made, iteration, self.rows - before)
-            elif came_back:
+                watched = self._search_ahead(made, iteration, self.rows - before)
+            elif has_received:
                 made = self._light(made)
             rest = self.gate.own(made, iteration + 1)
             if rest.rows and self.budget.spend(len(rest)):

@@ -37,7 +37,7 @@ class HeldErrors(Operator):
     def wakes_at(self) -> Wake | None:
         """Return `AT_ONCE` if the recursion's messages differ from the rows downstream, else None."""
         held = self._held()
-        return Wake.AT_ONCE if held is not None and held != self._told() else None
+        return Wake.AT_ONCE if held is not None and held != self._stored_messages() else None
 
     def states(self) -> Sequence[State]:
         """The messages whose rows are downstream."""
@@ -45,7 +45,7 @@ class HeldErrors(Operator):
 
     def step(self, context: Context, *inputs: Batch) -> Batch:
         """Return the difference between the recursion's messages and the rows downstream."""
-        held, told = self._held(), self._told()
+        held, told = self._held(), self._stored_messages()
         if held is None or held == told:
             return EMPTY
         delta: ZSet = dict.fromkeys(sorted(told.items() - held.items()), -1)
@@ -60,7 +60,7 @@ class HeldErrors(Operator):
         held = self._recursion.held()
         return {place: shortened(why) for place, why in held.items() if self._owns(place)} if held else held
 
-    def _told(self) -> Mapping[int, str]:
+    def _stored_messages(self) -> Mapping[int, str]:
         if self._times_changed != self._state.times_changed:
             self._cached = {place: why for (place, why), _ in self._state.items() if self._owns(place)}
             self._times_changed = self._state.times_changed

@@ -37,7 +37,7 @@ def held_message(
             return ""
         path = cycle_among(found, order)
         why = f"the path {path_text(map(part, path))} came around"
-        return _told(name, bound, path[0], why, "the keys that it reaches have no row", "")
+        return _message(name, bound, path[0], why, "the keys that it reaches have no row", "")
     rows, unwritten = found.endless
     makers: list[Row] = []
 
@@ -69,10 +69,10 @@ def held_message(
         more = _WIDER if "max_row_bytes" in why else ""
     else:
         why = "it makes new rows without end"
-    return _told(name, bound, first, why, "the recursion has no rows downstream", more)
+    return _message(name, bound, first, why, "the recursion has no rows downstream", more)
 
 
-def _told(name: str, bound: Bound, row: Row | None, why: str, held: str, more: str) -> str:
+def _message(name: str, bound: Bound, row: Row | None, why: str, held: str, more: str) -> str:
     subject = bound.where(name) if row is None else bound.subject(name, row)
     return f"{subject}: {why}, so that there is no finite answer; {held} until the data is mended. " + bound.advice(
         ADVICE + more

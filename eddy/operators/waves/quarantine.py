@@ -83,7 +83,7 @@ class Quarantine:
         self._alone = True
         self._unverified = True
         self._found: Survey | None = None
-        self._asked: set[Any] = set()
+        self._looked_up: set[Any] = set()
         self._message: str | None = None
         self._messages: list[Message | None] = []
 
@@ -98,7 +98,7 @@ class Quarantine:
 
     def _forget_found(self) -> None:
         self._found, self._message, self._unverified = None, None, True
-        self._asked = set()
+        self._looked_up = set()
 
     # An epoch
 
@@ -123,7 +123,7 @@ class Quarantine:
         """
         total = Total()
         externals = inputs[2:]
-        touched = self._touched(externals)
+        touched = self._lookups_changed(externals)
         if self._sizes.careful:
             self._check_arrived(arrived)
         let_go = EMPTY if self._alone else self._take_messages(arrived, total)
@@ -133,7 +133,7 @@ class Quarantine:
         heads = self._heads((*inputs, let_go), frontiers, total)
         run(frontiers, total)
         if heads:
-            self._cut_off(heads, total, run)
+            self._remove_unsupported(heads, total, run)
         if self._alone:
             self._decide(touched or self._unverified, total, run)
             self._unverified = False
@@ -264,7 +264,7 @@ class Quarantine:
     # When the waves have ended
 
     def _heads(self, inputs: Sequence[Batch], waiting: dict[int, Batch], total: Total) -> list[Row]:
-        """Return the rows that may have closed a cycle although the waves end; see `_cut_off`.
+        """Return the rows that may have closed a cycle although the waves end; see `_remove_unsupported`.
 
         A cycle is closed by a row that a change of op derives from earlier rows of X. The waves can end despite the
         cycle only if rows were retracted. Then the search begins at the rows that the change of op derives; they are
@@ -286,7 +286,7 @@ class Quarantine:
                 waiting[1] = concat((made, waiting.get(1, EMPTY))).consolidated(self._name)
         return list(dict.fromkeys(heads))
 
-    def _cut_off(self, heads: Iterable[Row], total: Total, run: RunWaves) -> None:
+    def _remove_unsupported(self, heads: Iterable[Row], total: Total, run: RunWaves) -> None:
         """Remove rows that only support one another.
 
         In one epoch, a row may lose its only path from the seed while op begins to derive it from one of its own
@@ -299,7 +299,7 @@ class Quarantine:
         withheld, most = self._withheld, _LEVELS + _SHARE * total.count
         ahead = [row for row in heads if row not in withheld.stops]
         if withheld.changes or not comes_to_an_end(self._explorer(self._going_on), ahead, most, self._sizes):
-            there = self._there(total)
+            there = self._present_rows(total)
             explore = self._explorer(there)
             starts = there([*ahead, *(row for row, weight in total.sum().items() if weight > 0)])
             if not comes_to_an_end(explore, starts, most, self._sizes):
@@ -323,7 +323,7 @@ class Quarantine:
         """
         withheld, known = self._withheld, 0
         if withheld.suspects:  # they are from a time with several workers
-            self._cut_off(withheld.suspects, total, run)
+            self._remove_unsupported(withheld.suspects, total, run)
             withheld.suspects.clear()
         while withheld.active and (touched or withheld.changes != known):
             known = withheld.changes
@@ -360,7 +360,7 @@ class Quarantine:
         self._agreement.report()
         self._agreement.arbiter.decide()
 
-    def _touched(self, externals: Sequence[Batch]) -> bool:
+    def _lookups_changed(self, externals: Sequence[Batch]) -> bool:
         """Whether rows outside have changed on which the held rows depend."""
         if self._alone and not self._withheld.active:
             return False
@@ -369,9 +369,9 @@ class Quarantine:
         if not self._alone:
             self._agreement.change_outside(key for batch in batches for key in keys_of(batch.rows))
             return False
-        return any(not self._asked.isdisjoint(keys_of(batch.rows)) for batch in batches)
+        return any(not self._looked_up.isdisjoint(keys_of(batch.rows)) for batch in batches)
 
-    def _there(self, total: Total) -> Callable[[list[Row]], list[Row]]:
+    def _present_rows(self, total: Total) -> Callable[[list[Row]], list[Row]]:
         """Return a function that selects, among rows, those that this worker owns and that are in X now.
 
         No stop is in X.
@@ -393,7 +393,7 @@ class Quarantine:
 
     def _note(self, found: Survey) -> None:
         self._found, self._message = found, None
-        self._asked = {key for _, key in found.asked}
+        self._looked_up = {key for _, key in found.asked}
 
     # The held rows and their message
 
@@ -414,7 +414,7 @@ class Quarantine:
             self._note(self._ahead(self._explorer(), withheld.waiting))
         assert self._found is not None
         if self._message is None:
-            self._message = self._told(self._found, withheld.waiting, self._explorer())
+            self._message = self._message_of(self._found, withheld.waiting, self._explorer())
         return {0: self._message} if self._message else {}
 
     def _agreed(self) -> Mapping[int, str] | None:
@@ -425,7 +425,7 @@ class Quarantine:
 
     def _found_ahead(self, explore: Explorer, starts: Sequence[Row]) -> tuple[Survey, str]:
         found = self._ahead(explore, starts)
-        return found, self._told(found, starts, explore)
+        return found, self._message_of(found, starts, explore)
 
-    def _told(self, found: Survey, stops: Sequence[Row], explore: Explorer) -> str:
+    def _message_of(self, found: Survey, stops: Sequence[Row], explore: Explorer) -> str:
         return held_message(self._name, self._bound, found, stops, explore, self._sizes)

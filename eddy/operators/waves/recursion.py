@@ -64,7 +64,7 @@ class LinearRecursion(Operator):
         self._own = OwnRows(body, gate)
         self.waves = self.rows = 0
         self.cut: list[Batch] = []
-        self.overdue: list[Row] = []
+        self.circulating: list[Row] = []
 
     def states(self) -> Sequence[State]:
         """The recursion's own states, and the body's states."""
@@ -82,7 +82,7 @@ class LinearRecursion(Operator):
     def end_epoch(self) -> None:
         """Drop the rows to send and the reports of the epoch."""
         super().end_epoch()
-        self.gate.outbox, self.cut, self.overdue = [], [], []
+        self.gate.outbox, self.cut, self.circulating = [], [], []
 
     def forget_waves(self) -> None:
         """Drop the rows of the waves, because the epoch is undone."""
@@ -94,7 +94,7 @@ class LinearRecursion(Operator):
         """The function that returns the part of a row that errors show."""
         return columns_of if self.bound.words else itemgetter(0)
 
-    def _look(self, frontier: Batch, iteration: int, rows: int) -> int:
+    def _search_ahead(self, frontier: Batch, iteration: int, rows: int) -> int:
         """Search ahead of a frontier for cycles and endless paths. Returns the iteration of the next search.
 
         Raises: LoopLimitError if a row leads back to itself, or its path has no end.
@@ -220,7 +220,7 @@ class Waves(LinearRecursion):
                 continue
             if quarantine is not None:
                 made = quarantine.stopping.admit(made)
-            if iteration >= watch.next or total.count >= watch.crowd:
+            if iteration >= watch.next or total.count >= watch.next_count:
                 made = watch.look(frontier, made, iteration, waiting)
                 width = self.sizes.share(made) if made.rows else 1
             rest = gate.own(made, iteration + 1) if shared else made
@@ -243,20 +243,20 @@ class Waves(LinearRecursion):
         if self.bound.by_depth:
             return made, iteration + 1 if self.sizes.wide else iteration + GLANCE
         if iteration < self.bound.limit:
-            return made, self._look(made, iteration, total.count)
+            return made, self._search_ahead(made, iteration, total.count)
         if made.rows:
-            self._go_on_through_the_topic(made, total.came_back)
+            self._handle_rows_over_limit(made, total.has_received)
         return EMPTY, iteration
 
-    def _go_on_through_the_topic(self, made: Batch, came_back: bool) -> None:
+    def _handle_rows_over_limit(self, made: Batch, has_received: bool) -> None:
         """Handle rows beyond the limit. If all of them are of this epoch, the error is raised, which undoes the epoch.
 
         Rows that derive from committed epochs cannot be undone. They are reported, and sent through the loop topic
         again and again. So when the input is corrected, the retractions still reach them.
         """
-        if not came_back:
+        if not has_received:
             raise self._over_limit(made.rows[0])
-        self.overdue.append(made.rows[0])
+        self.circulating.append(made.rows[0])
         self.gate.spill(made, self.bound.limit)
 
     def _at_rest(self, total: Total, time: int) -> Batch:
@@ -283,11 +283,11 @@ class Waves(LinearRecursion):
 class Looks:
     """The checks during a run of waves without a quarantine; see `WaveWatch`."""
 
-    crowd = math.inf
+    next_count = math.inf
 
     def __init__(self, waves: Waves, total: Total) -> None:
         self._waves, self._total = waves, total
-        first = FIRST_LOOK if not total.came_back else waves.bound.limit
+        first = FIRST_LOOK if not total.has_received else waves.bound.limit
         self.next: float = GLANCE if waves.bound.by_depth else min(first, waves.bound.limit)
         if waves.sizes.careful:
             self.next = 0

@@ -10,12 +10,12 @@ _BUFFERED = 1_000
 class Total:
     """The sum of the frontiers. If X is stored by depth, there is also a sum by each row's iteration.
 
-    `came_back`: some rows had passed through the loop before the epoch. Many frontiers are merged at a time, because
+    `has_received`: some rows had passed through the loop before the epoch. Many frontiers are merged at a time, because
     most of them are small.
     """
 
-    def __init__(self, by_depth: bool = False, came_back: bool = False) -> None:
-        self.came_back = came_back
+    def __init__(self, by_depth: bool = False, has_received: bool = False) -> None:
+        self.has_received = has_received
         self.by_depth: ZSet | None = {} if by_depth else None
         self.waves = self.count = 0
         self._sum: ZSet = {}

@@ -53,7 +53,7 @@ class Held(Protocol):
 
 
 class WaveWatch:
-    """The checks during a run of waves: the next one is at iteration `next`, or when `crowd` rows were processed.
+    """The checks during a run of waves: the next one is at iteration `next`, or when `next_count` rows were processed.
 
     A check encodes some rows, to notice rows that grow. From iteration `searched` on, some checks search ahead. `rows`
     is the number of rows with which the waves begin. `always`: each wave is checked, because there are several workers.
@@ -64,7 +64,7 @@ class WaveWatch:
         self._searched: float = searched
         self._sized = -1 if sizes.careful else GLANCE
         self.next: float = -1 if always else min(self._sized, searched)
-        self.crowd: float = max(_CROWD, _GROWN * rows)
+        self.next_count: float = max(_CROWD, _GROWN * rows)
 
     def look(self, frontier: Batch, made: Batch, iteration: int, waiting: dict[int, Batch]) -> Batch:
         """Check a wave in which op has made the rows `made` of `frontier`. Returns the rows that continue."""
@@ -80,9 +80,9 @@ class WaveWatch:
             budget = None if iteration >= limit else max(FIRST_LOOK, total.count // _SHARE)
             ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), budget, total)
             self._searched = math.inf if ends else 2 * iteration
-        elif total.count >= self.crowd and made.rows:
+        elif total.count >= self.next_count and made.rows:
             ends, made = quarantine.search(Wave(iteration, frontier, made, waiting), _FEW, total)
-            self.crowd = math.inf if ends else 2 * total.count
+            self.next_count = math.inf if ends else 2 * total.count
         self.next = iteration + 1 if self._always else min(self._sized, self._searched)
         return made
 

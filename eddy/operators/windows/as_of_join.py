@@ -119,7 +119,7 @@ class AsOfJoin(Operator):
         """Drop the epoch's list of partitions with due work."""
         self.left_due = ()
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records that the states cannot write."""
         left, right = map(aside.without_kept, inputs)
         return self.step(
@@ -145,7 +145,7 @@ class AsOfJoin(Operator):
         """Store the last right record of each key and time. Returns the keys with times, and their partitions."""
         state = self._versions.rows
         if self._ordered:
-            batch = self._last_ones(batch)
+            batch = self._latest_versions(batch)
         arrived = Arrived.at(state, batch)
         last = {data: index for index, data in enumerate(arrived.encoded.keys)}
         if len(last) < len(batch):
@@ -155,7 +155,7 @@ class AsOfJoin(Operator):
         state.add(arrived.encoded, [1] * len(arrived.keys))
         return list(zip(arrived.keys, arrived.encoded.homes, strict=True))
 
-    def _last_ones(self, batch: Batch) -> Batch:
+    def _latest_versions(self, batch: Batch) -> Batch:
         """Sort right records by their order, and drop each record if a later one for its key and time is stored."""
         state = self._versions.rows
         batch = batch.at(sorted(range(len(batch)), key=lambda index: batch.rows[index][1][1]))

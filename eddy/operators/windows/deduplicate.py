@@ -165,7 +165,7 @@ class Deduplicate(Operator):
         self.duplicates = 0
         self.left_due = ()
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records that the states cannot write."""
         batch = aside.without_kept(inputs[0])
         return self.step(context, aside.without(batch, self._errors(batch)))
@@ -270,10 +270,10 @@ class _Moments:
         }
         changed = [(key, old) for key, old in zip(self._keys, self._olds, strict=True) if news[key] != old]
         times.put_many({key: news[key] for key, _ in changed}, [old for _, old in changed])
-        firsts = [[_until(moments, kept_ms) for moments in (old, news[key])] for key, old in changed]
+        firsts = [[_removal_moment(moments, kept_ms) for moments in (old, news[key])] for key, old in changed]
         calendar.move([key for key, _ in changed], [old for old, _ in firsts], [new for _, new in firsts])
 
 
-def _until(moments: Sequence[int] | None, kept_ms: int) -> int | None:
+def _removal_moment(moments: Sequence[int] | None, kept_ms: int) -> int | None:
     """Return the moment at which the earliest of some timestamps is to be removed; None if there are none."""
     return min(moments[0] + kept_ms, MOST_MS) if moments else None

@@ -264,7 +264,7 @@ class Marks(Operator):
         self.name, self.gate, self.marks, self.frontier = name, gate, marks, frontier
         self._windows, self._sources, self._before = windows, sources, before
         self._patterns, self._told = patterns, False
-        self.moved: dict[int, int] = {}
+        self.frontiers_before: dict[int, int] = {}
 
     def states(self) -> Sequence[State]:
         """The marks."""
@@ -283,7 +283,7 @@ class Marks(Operator):
         If an earlier exchange has stored marks in this epoch, it is `Wake.AT_ONCE`, because without records none of its
         rows arrives here.
         """
-        if any(marks.moved for marks in self._before.values()):
+        if any(marks.frontiers_before for marks in self._before.values()):
             return Wake.AT_ONCE
         arrivals = Arrivals(self.reads.sources)
         if self._told or not self._patterns:
@@ -293,7 +293,7 @@ class Marks(Operator):
 
     def end_epoch(self) -> None:
         """Empty the gate's outbox: the marks were sent, or the epoch was undone."""
-        self.gate.outbox, self.moved = [], {}
+        self.gate.outbox, self.frontiers_before = [], {}
 
     def forget(self) -> None:
         """Have the marks of patterns sent again, after a rollback or a change of ownership."""
@@ -310,16 +310,16 @@ class Marks(Operator):
                 end = mark_of(self._windows, _least(context, topics, partition))
                 before = -1 if anew else _least_before(context, topics, partition)
                 if end > mark_of(self._windows, before):
-                    self._tell(label, partition, end)
+                    self._distribute(label, partition, end)
         self._told = True
         for topic, marks in self._before.items():
-            for partition, before in marks.moved.items():
+            for partition, before in marks.frontiers_before.items():
                 end = marks.frontier.at(context, partition)
                 if end > before:
-                    self._tell(topic, partition, end)
+                    self._distribute(topic, partition, end)
         return EMPTY
 
-    def _tell(self, source: str, partition: int, end: int) -> None:
+    def _distribute(self, source: str, partition: int, end: int) -> None:
         """Store the mark of a partition for the exchange's partitions that this worker owns; send it to the others."""
         owned, draining = set(self.gate.owned), self.gate.draining
         for to in range(self.gate.partitions):
@@ -330,8 +330,8 @@ class Marks(Operator):
                 self._send(mark)
 
     def _keep(self, mark: _Mark) -> None:
-        if mark.to not in self.moved:
-            self.moved[mark.to] = self.frontier.at(Context(), mark.to)
+        if mark.to not in self.frontiers_before:
+            self.frontiers_before[mark.to] = self.frontier.at(Context(), mark.to)
         there, key = self.marks.partition(mark.to), (mark.to, mark.source, mark.partition)
         before = there.value(key)
         if before is None or mark.end_ms > before:

@@ -57,7 +57,7 @@ class SessionFold(Operator):
             merging.add(row, weight)
         return merging.end(batch)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records on which a function fails, or whose aggregates cannot be written."""
         batch = aside.without_kept(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))

@@ -60,12 +60,12 @@ class SessionValues(SessionFold):
         """Return the sessions that the last step has created, and the sessions that it has merged into others."""
         return self._moved
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records on which a function fails, or whose aggregates cannot be written."""
         batch = aside.without_kept(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))
         failed = failures_of(self._aggregate, batch.rows, self.table.spec)
-        return super().step_apart(context, aside, aside.without(batch, failed))
+        return super().step_setting_aside(context, aside, aside.without(batch, failed))
 
     def refusal(self, session: Windowed[Any], aggregate: Any) -> Exception | None:
         """Return None: no aggregate is refused here, because each value has been tried alone."""

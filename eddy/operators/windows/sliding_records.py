@@ -89,7 +89,7 @@ class SlidingRecords(Operator):
         homes = spec.partitions_of(spec.key.identify_many([key for _, key in moments]))
         return (moment for home, moment in zip(homes, moments, strict=True) if moment[0] <= frontiers.get(home, -1))
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records that cannot be stored."""
         batch = aside.without_kept(inputs[0])
         errors = {index: error for index, row in enumerate(batch.rows) if (error := self._refused(row)) is not None}

@@ -111,7 +111,7 @@ class StreamStreamJoin(Operator):
         """Drop the epoch's list of partitions with due work."""
         self.left_due = ()
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the rows that the states cannot write."""
         sides = zip(self._sides, map(aside.without_kept, inputs), strict=True)
         return self.step(context, *(aside.without(batch, Arrived.errors(side.rows, batch)) for side, batch in sides))

@@ -222,7 +222,7 @@ class WindowedValues(Operator):
         """Add the values to their windows."""
         return self._step(inputs[0], None)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Set aside the records on which a function fails, and withhold a window whose aggregate cannot be written."""
         batch = aside.without_kept(inputs[0])
         batch = aside.without(batch, unwritten_keys(batch, self.table.spec))

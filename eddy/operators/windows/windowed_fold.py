@@ -129,11 +129,11 @@ class WindowedFold(Operator):
         (batch,) = inputs
         return self._closing(context, batch, self._fold.step(context, batch) if batch.rows else EMPTY)
 
-    def step_apart(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
+    def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Step as `step` does, and let the fold set rows aside."""
         (batch,) = inputs
         return self._closing(
-            context, batch, self._fold.step_apart(context, aside, batch) if batch.rows else EMPTY, aside
+            context, batch, self._fold.step_setting_aside(context, aside, batch) if batch.rows else EMPTY, aside
         )
 
     def _closing(self, context: Context, batch: Batch, delta: Batch, aside: Aside | None = None) -> Batch:

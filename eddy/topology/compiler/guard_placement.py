@@ -61,7 +61,7 @@ class Guarding:
         if node not in self._after or not node.inputs:
             return
         for index, step in enumerate(steps[start:], start):
-            if type(step.operator).step_apart is not Operator.step_apart:
+            if type(step.operator).step_setting_aside is not Operator.step_setting_aside:
                 guarded = self._guarded(step.operator, node.inputs, nested)
                 steps[index] = step._replace(operator=guarded)
 

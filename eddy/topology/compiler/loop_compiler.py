@@ -92,7 +92,7 @@ class LoopCompiler:
         keyed = not (loop.variables[0].single_partition or loop.single_partition)
         key = self._key(loop.variables[0]) if keyed else Native
         keys, values = [*map(self._key, inputs), key], [*(step.value or Native for step in inputs), Native]
-        spec = self._beside(f"{loop.name}-queued", keys, values)
+        spec = self._numbered_spec(f"{loop.name}-queued", keys, values)
         sizes = [self._row_sizes(self._key(step), step.value or Native, _ITERATION_BYTES) for step in inputs]
         return Queue(Arrangement(spec, self._store), sizes, keyed)
 
@@ -105,13 +105,13 @@ class LoopCompiler:
         if None not in traces:
             return Given(traces, None)
         keys, values = list(map(self._key, loop.variables)), [step.value or Native for step in loop.variables]
-        return Given(traces, Arrangement(self._beside(f"{loop.name}-given", keys, values), self._store))
+        return Given(traces, Arrangement(self._numbered_spec(f"{loop.name}-given", keys, values), self._store))
 
     def _key(self, step: Node) -> Serde[Any]:
         """Return the serde of a step's keys."""
         return self._outside.spec(step, step.name, "", None).key
 
-    def _beside(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
+    def _numbered_spec(self, name: str, keys: list[Serde[Any]], values: list[Serde[Any]]) -> StateSpec:
         """Return the spec of a state of numbered rows, such as the loop's queue.
 
         Its rows are in the same partitions as the loop's rows.

@@ -91,7 +91,7 @@ class Builder:
             check_records(where, self.open_loops, source)
             verb, function, keeps_key = _of_record(step, verb, function, source.kind)
         elif verb in _VALUE_VERBS and takes_key(where, function, "value", iterates=iterates):
-            verb, function, keeps_key = *_of_the_pair(step, verb, function, source.kind), True
+            verb, function, keeps_key = *_on_whole_rows(step, verb, function, source.kind), True
         elif verb == "filter" and is_type_guard(where, function):
             check_plain(where, function)
             function = of_value(function)
@@ -200,10 +200,10 @@ def _of_record(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, A
         return verb, of_pair(function), False
     if takes_record(function, "value"):
         return verb, of_value_pair(function), False
-    return *_of_the_pair(where, verb, of_pair(function), kind), True
+    return *_on_whole_rows(where, verb, of_pair(function), kind), True
 
 
-def _of_the_pair(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
+def _on_whole_rows(where: str, verb: str, function: Any, kind: Kind) -> tuple[str, Any]:
     """Return a verb on whole rows, and its function, that replace values by `function(key, value)` and keep keys."""
 
     def mapped(key: Any, value: Any) -> tuple[Any, Any]:

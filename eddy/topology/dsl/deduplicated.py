@@ -44,7 +44,7 @@ def deduplicated(
         raise TopologyError(f"{where}: key={key.name} is the serde of what by= returns, and by=None; remove it")
     origins = sources_of_records(where, source, "deduplicate")
     sent = any(exchanges_before(source))
-    pairs = _under(builder, where, source, by, key)
+    pairs = _pairs_by_key(builder, where, source, by, key)
     span = within // _MILLISECOND - 1
     by_serde = pairs.key or Native
     record = source.key or Native, source.value or Native
@@ -78,7 +78,7 @@ def deduplicated(
     return made
 
 
-def _under(
+def _pairs_by_key(
     builder: Builder, where: str, source: plan.Node, by: Callable[..., Any] | None, key: Serde[Any] | None
 ) -> plan.Node:
     """Return a step of pairs (key, value) of the records. Their new key is the result of `by`, or else their key."""

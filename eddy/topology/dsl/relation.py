@@ -271,7 +271,7 @@ class Relation(Generic[K, V]):
         Raises: NonTerminatingRecursionError if op has no step that can drop a row; TopologyError.
         """
         on_limit = renamed_choice(f"recursively '{name}'", on_limit)
-        return self._bounded(op, name, Bound.asked(max_depth, limit, on_limit))
+        return self._bounded(op, name, Bound.of_arguments(max_depth, limit, on_limit))
 
     def _bounded(self, op: Any, name: str, bound: Bound) -> "RecursiveRelation[K, V]":
         """Add the recursion, as `recursively` does, with its limits in `bound`."""

@@ -301,10 +301,10 @@ class StatementCompiler:
         if edges is not None:
             return self._reachable(node, edges, name), _BY_KEY
         seed = self._set(node.seed) if node.distinct else self.rows(node.seed)
-        outside = self._so_far()
+        outside = self._snapshot()
 
         def op(rows: Rows) -> Rows:
-            self._go_back(outside)
+            self._restore(outside)
             with self._inside():
                 variable = node.variable.of, node.variable.binding
                 if node.distinct:
@@ -339,11 +339,11 @@ class StatementCompiler:
         below = found.filter(lambda _, row: row.depth > 0)
         return below.map(reached, None, _serde(all_columns(node)), row_serde(()))
 
-    def _so_far(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
+    def _snapshot(self) -> tuple[dict[Any, tuple[Rows, str]], frozenset[str]]:
         """Return the steps and names that exist now, before the steps inside a loop are built."""
         return dict(self._done), self._names.mark()
 
-    def _go_back(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:
+    def _restore(self, outside: tuple[dict[Any, tuple[Rows, str]], frozenset[str]]) -> None:
         """Forget the steps inside a loop that an earlier call has built, since the plan has removed them."""
         done, names = outside
         self._done = dict(done)
@@ -361,10 +361,10 @@ class StatementCompiler:
     def _block(self, block: algebra.Block) -> dict[str, Rows]:
         """Return the relations of the bindings of WITH MUTUALLY RECURSIVE, by name."""
         if block not in self._done:
-            block_name, outside = self._names.take(block.name), self._so_far()
+            block_name, outside = self._names.take(block.name), self._snapshot()
 
             def step(*rows: Rows) -> tuple[Rows, ...]:
-                self._go_back(outside)
+                self._restore(outside)
                 self._variables |= {
                     (block, name): (found, _BY_VALUE) for (name, _), found in zip(block.bindings, rows, strict=True)
                 }

@@ -61,7 +61,7 @@ class Unread:
     def _unread(self, node: exp.Expr) -> Iterator[str]:
         arguments = node.args
         assert isinstance(arguments, _Arguments)
-        return (name for name, value in arguments.items() if _says_something(value) and name not in arguments.read)
+        return (name for name, value in arguments.items() if _is_given(value) and name not in arguments.read)
 
     def _refused(self, node: exp.Expr, name: str) -> TopologyError:
         value = peek(node, name)
@@ -106,7 +106,7 @@ def whole_number(node: exp.Expr | None) -> int | None:
 
 def has(node: exp.Expr, *names: str) -> bool:
     """Return whether a node has a value for one of these arguments, without marking them as read."""
-    return any(_says_something(peek(node, name)) for name in names)
+    return any(_is_given(peek(node, name)) for name in names)
 
 
 def peek(node: exp.Expr, name: str) -> Any:
@@ -114,7 +114,7 @@ def peek(node: exp.Expr, name: str) -> Any:
     return dict.get(node.args, name)
 
 
-def _says_something(value: Any) -> bool:
+def _is_given(value: Any) -> bool:
     return value is not None and value is not False and value != [] and value != ""
 
 

@@ -215,7 +215,7 @@ class Evaluation:
         else:
             self._iterate(loop)
 
-    def _turns(self, loop: Loop) -> tuple[int, bool]:
+    def _last_iteration(self, loop: Loop) -> tuple[int, bool]:
         """Return the number of iterations after which a loop stops, and whether the bound is part of the answer."""
         return (loop.iterations, True) if loop.bound.by_depth else (_PATIENCE, False)
 
@@ -235,29 +235,29 @@ class Evaluation:
         totals = {node: Bag() for node in body}
         first = self.iterations[loop] = {}
         x, frontier = Bag(), self.bags[loop.inputs[0]]
-        turns, is_answer = self._turns(loop)
+        last_iteration, is_answer = self._last_iteration(loop)
         searches = not is_answer and loop not in self._scopes.around
         self.waves[loop] = []
         rows: dict[Any, Row] = {}
-        for turn in range(turns + 1):
+        for iteration in range(last_iteration + 1):
             if held:
                 frontier = Bag(item for item in frontier if identity(item[0]) not in held)
             x.add(frontier)
             rows.update((identity(row), row) for row, _ in frontier)
-            if searches and turn in _SEARCHES and (found := self._cyclic(loop, rows.values())) is not None:
+            if searches and iteration in _SEARCHES and (found := self._cyclic(loop, rows.values())) is not None:
                 return found
             if is_answer:
                 self.waves[loop].append(frontier)
             for row, _ in frontier:
-                first.setdefault(identity(row), turn)
-            if not len(frontier) or (turn == turns and is_answer):
+                first.setdefault(identity(row), iteration)
+            if not len(frontier) or (iteration == last_iteration and is_answer):
                 break
-            self._check(loop, turn, turns)
+            self._check(loop, iteration, last_iteration)
             bags: dict[Node, Bag] = {variable: frontier}
             for node in body:
-                bags[node] = self._made(node, [self._inside(bags, node, source, turn) for source in node.inputs])
+                bags[node] = self._made(node, [self._inside(bags, node, source, iteration) for source in node.inputs])
                 totals[node].add(bags[node])
-            frontier = bags[result] if result in bags else Bag() if turn else self.bags[result]
+            frontier = bags[result] if result in bags else Bag() if iteration else self.bags[result]
         self.bags |= totals
         self.bags[variable] = self.bags[loop] = x
         if loop in self.held:
@@ -273,10 +273,10 @@ class Evaluation:
             return None
         found = cyclic_rows(variable, self._scopes.body[loop], result, ChainMap(bags, self.bags))
         news = [] if found is None else list(found.rows.values())
-        for turn in count():
+        for iteration in count():
             if found is None or not news:
                 return found
-            self._check(loop, turn, _PATIENCE)
+            self._check(loop, iteration, _PATIENCE)
             made = self._applied(loop, news)[result]
             news = [row for row, _ in made if identity(row) not in found.rows]
             found.rows.update((identity(row), row) for row in news)
@@ -289,30 +289,30 @@ class Evaluation:
             bags[node] = self._made(node, [self._inside(bags, node, source, 1) for source in node.inputs])
         return bags
 
-    def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, turn: int) -> Bag:
+    def _inside(self, bags: Mapping[Node, Bag], node: Node, source: Node, iteration: int) -> Bag:
         """Return an input of a step in a wave, from the step `source`.
 
         A sum of collections gets rows from outside once, in the first wave. A join gets them in every wave.
         """
         if source in bags:
             return bags[source]
-        return Bag() if node.role == "sum" and turn else self.bags[source]
+        return Bag() if node.role == "sum" and iteration else self.bags[source]
 
     def _iterate(self, loop: Loop) -> None:
         body = self._scopes.body[loop]
         seeds = [self.bags[source] for source in loop.inputs]
         found = [Bag(row for seed in seeds for row in seed) for _ in loop.variables]
         first = self.iterations[loop] = {}
-        turns, is_answer = self._turns(loop)
-        for turn in range(turns + 1):
+        last_iteration, is_answer = self._last_iteration(loop)
+        for iteration in range(last_iteration + 1):
             for bag in found:
                 for row, _ in bag:
-                    first.setdefault(identity(row), turn)
+                    first.setdefault(identity(row), iteration)
             for variable, bag in zip(loop.variables, found, strict=True):
                 self.bags[variable] = bag
-            if turn == turns and is_answer:
+            if iteration == last_iteration and is_answer:
                 break
-            self._check(loop, turn, turns)
+            self._check(loop, iteration, last_iteration)
             for node in body:
                 self._evaluate(node)
             after = [Bag([*(row for seed in seeds for row in seed), *self.bags[result]]) for result in loop.results]
@@ -321,11 +321,11 @@ class Evaluation:
             found = after
         self.bags[loop] = found[0] if loop.seeded else Bag()
 
-    def _check(self, loop: Loop, turn: int, turns: int) -> None:
-        if turn == turns:
+    def _check(self, loop: Loop, iteration: int, last_iteration: int) -> None:
+        if iteration == last_iteration:
             raise QueryError(
-                f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after {turn:,} "
-                "iterations. `eddy status` names the path; mend the data"
+                f"trace: recursion '{loop.name}' has no finite answer in these rows: it still changes after "
+                f"{iteration:,} iterations. `eddy status` names the path; mend the data"
             )
 
 

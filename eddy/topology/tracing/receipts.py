@@ -294,7 +294,9 @@ class Receipts:
         for node, (row, number, joined_by) in found:
             if loop is not None and node in loop.variables:
                 key = row[0] if joined_by is None else joined_by
-                part = around.setdefault(identity(key), self._group(loop, row, key, self._turns(loop, level)))
+                part = around.setdefault(
+                    identity(key), self._group(loop, row, key, self._last_iteration_of(loop, level))
+                )
             else:
                 key = row.record.place if isinstance(row, Fact) else row[1] if by_value else row[0]
                 part = direct.setdefault((node, identity(key)), self._group(node, row, key))
@@ -321,14 +323,14 @@ class Receipts:
                 trees.append(SubtreeSums(node, forest, numbers))
         return trees, others
 
-    def _group(self, node: Node, row: Row, key: Any, turns: int | None = None) -> RowGroup:
+    def _group(self, node: Node, row: Row, key: Any, last_iteration: int | None = None) -> RowGroup:
         """Return a part without rows yet, titled after its row, or after the row that a recursion joins to its key."""
         if isinstance(row, Fact):
             return RowGroup(
-                node, key, f"{title_of(row[1]) or label(row[0])} {moment_text(row.record.timestamp_ms)}", turns
+                node, key, f"{title_of(row[1]) or label(row[0])} {moment_text(row.record.timestamp_ms)}", last_iteration
             )
         named = title_of(row[1]) if node.as_loop is None else self._named(node.as_loop).get(identity(key))
-        return RowGroup(node, key, named or label(key), turns)
+        return RowGroup(node, key, named or label(key), last_iteration)
 
     def _walk(self, level: RowGroup) -> tuple[Loop | None, list[_End]]:
         """Follow rows upstream. Returns the loop that was opened, or None, and the rows at which the walk ends.
@@ -346,7 +348,11 @@ class Receipts:
             if opens:
                 loop = node.as_loop
             for share in rows.values():
-                origins = self._opened(node, share.row, level.turns) if opens else self._origins(node, share.row, loop)
+                origins = (
+                    self._origins_in_loop(node, share.row, level.last_iteration)
+                    if opens
+                    else self._origins(node, share.row, loop)
+                )
                 if origins is None:
                     is_around = loop is not None and node in loop.variables
                     add_share(found.setdefault(node, {}), share if is_around else share._replace(joined_by=None))
@@ -357,12 +363,12 @@ class Receipts:
                     add_share(todo.setdefault(source, {}), RowShare(origin, share.number * times, by))
         return loop, [_End(node, share) for node, shares in found.items() for share in shares.values()]
 
-    def _opened(self, loop: Node, row: Row, turns: int | None) -> list[_Origin]:
+    def _origins_in_loop(self, loop: Node, row: Row, last_iteration: int | None) -> list[_Origin]:
         """Return a loop's row as a row of the seed and a row of op(X), as far as these have it.
 
         In iteration 0 there is no op(X).
         """
-        sources = loop.inputs if turns == 0 else (*loop.inputs, *loop.results)
+        sources = loop.inputs if last_iteration == 0 else (*loop.inputs, *loop.results)
         return [_Origin(source, row) for source in sources if row in self._bags[source]]
 
     def _origins(self, node: Node, row: Row, loop: Loop | None) -> list[_Origin] | None:
@@ -386,16 +392,16 @@ class Receipts:
 
     def _weight(self, group: RowGroup, row: Row) -> int:
         """Return the weight of a row, within the iterations that count."""
-        if group.turns is None:
+        if group.last_iteration is None:
             loop = group.node.as_loop
             return self._bags[group.node if loop is None else loop.variables[0]].weight(row)
-        return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.turns + 1])
+        return sum(bag.weight(row) for bag in self._evaluation.waves[group.node][: group.last_iteration + 1])
 
-    def _turns(self, loop: Loop, level: RowGroup) -> int | None:
+    def _last_iteration_of(self, loop: Loop, level: RowGroup) -> int | None:
         """Return the last iteration to whose rows op was applied to make a level's rows; None if depth has no bound."""
         if not loop.bound.by_depth:
             return None
-        return (loop.iterations if level.turns is None else level.turns) - 1
+        return (loop.iterations if level.last_iteration is None else level.last_iteration) - 1
 
     def _named(self, loop: Loop) -> dict[Any, str]:
         """Return the names of a recursion's keys, from the rows that are joined with them inside the recursion."""

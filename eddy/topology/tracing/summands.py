@@ -30,10 +30,10 @@ RowShares = dict[Any, RowShare]
 
 
 class RowGroup:
-    """The rows of a step that form one part. `turns` is the last iteration whose rows count, if depth is bounded."""
+    """The rows of a step that form one part. `last_iteration` is the last one whose rows count, if depth is bounded."""
 
-    def __init__(self, node: Node, key: Any, title: str, turns: int | None = None) -> None:
-        self.node, self.key, self.title, self.turns = node, key, title, turns
+    def __init__(self, node: Node, key: Any, title: str, last_iteration: int | None = None) -> None:
+        self.node, self.key, self.title, self.last_iteration = node, key, title, last_iteration
         self.shares: RowShares = {}
         self.number = Fraction(0)
         self.word = ""

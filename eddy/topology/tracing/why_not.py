@@ -70,12 +70,12 @@ class WhyNot:
                 sure.setdefault(drop.step, []).append(drop)
         held = {step: [drop for drop in drops if drop.held] for step, drops in sure.items()}
         sure = {step: drops for step, drops in held.items() if drops} or sure
-        found = [self._told(drops, depth, False) for drops in sure.values()]
+        found = [self._dropped_row(drops, depth, False) for drops in sure.values()]
         if not found:
-            found = [self._told(drops, _DEEPEST, True) for drops in maybe.values()]
+            found = [self._dropped_row(drops, _DEEPEST, True) for drops in maybe.values()]
         return found[:_SHOWN] + ([] if sure else self._ends(node, keys))
 
-    def _told(self, drops: list[DropReason], depth: int, maybe: bool) -> DroppedRow:
+    def _dropped_row(self, drops: list[DropReason], depth: int, maybe: bool) -> DroppedRow:
         first = min(drops, key=lambda drop: repr(drop.row))
         below = [DroppedRow(also.step.name, also.step.in_words, also.reason, *also.row) for also in first.then]
         if first.lacks is not None and depth < _DEEPEST:

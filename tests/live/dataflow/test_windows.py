@@ -28,7 +28,7 @@ class Told:
     def __init__(self) -> None:
         self.delta = WindowDelta()
 
-    def told(self, delta: WindowDelta, schedule: Any) -> None:
+    def rows_changed(self, delta: WindowDelta, schedule: Any) -> None:
         self.delta = delta
 
     def warned(self, *, is_short: bool, schedule: Any) -> None:

@@ -85,8 +85,8 @@ class Late(Shower):
         data = self.connection.events()
         self.states += data.count(b"event: state")
         self.reader.feed(data)
-        while self.connection.again:
-            self.connection.show_again(self.connection.again.popleft())
+        while self.connection.to_resend:
+            self.connection.show_again(self.connection.to_resend.popleft())
         return bool(data)
 
     def begin(self) -> None:
@@ -186,7 +186,7 @@ def test_client_that_comes_back_is_told_that_its_rows_are_known_again() -> None:
         late.arrived()
         with server.lock:  # nothing is computed anew before the client is told
             server.begin_anew()
-            server._tell()  # private: the moment between the two
+            server._report_state()  # private: the moment between the two
             assert late.events()
             assert late.reader.unknown == late.asked.keys()
         wait_for(lambda: server.state == "complete", missing="the rows of all queries")

@@ -250,7 +250,7 @@ class _Loop:
             self._capture(f"{node.name}-reached", empty if self.reached is None else self.reached)
         if self.reached is not None:
             rows = frames.consolidated(without(rows, self.reached, "k"))
-        compiler.known(node, rows)
+        compiler.add_rows(node, rows)
 
     def _capture(self, name: str, rows: DataFrame) -> None:
         self._compiler.top.capture(name, "arrangement", self._node, self._frames.kept(rows))

@@ -150,7 +150,7 @@ def _leave(compiler: StepCompiler, loop: Loop, bindings: list[DataFrame]) -> Non
             numbered = [_numbered(bindings[index], index) for index in kept]
             compiler.top.capture(f"{loop.name}-given", "arrangement", loop, frames.kept(frames.union(numbered, ROWS)))
     if loop.seeded:
-        compiler.known(loop, bindings[0]) if scope is compiler.top else _put(compiler, loop, bindings[0])
+        compiler.add_rows(loop, bindings[0]) if scope is compiler.top else _put(compiler, loop, bindings[0])
         return
     errors = frames.empty()
     for index, node in enumerate(compiler.plan.made_by(loop)):

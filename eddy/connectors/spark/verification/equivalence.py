@@ -57,7 +57,7 @@ class RowFormat:
         """Whether equal keys may have different bytes, so that they have to be compared in a canonical form."""
         return not self.rows and (self.key.identify is not None or self.key.name == Plain.name)
 
-    def known(self, key: bytes) -> bytes:
+    def canonical_key(self, key: bytes) -> bytes:
         """Return bytes that are equal for equal keys. Bytes that the serde cannot read are returned unchanged."""
         try:
             value = _read(self.key, key)
@@ -115,7 +115,7 @@ class WithCanonicalKeys:
         schema = arrow_schema(f"{self.schema}, known binary")
         for arrived in batches:
             keys = arrived.column("k").to_pylist()
-            known = [None if key is None else self.form.known(key) for key in keys]
+            known = [None if key is None else self.form.canonical_key(key) for key in keys]
             yield record_batch([*arrived.columns, known], schema)
 
 

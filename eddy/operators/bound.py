@@ -5,7 +5,10 @@ from typing import Any, Literal, NamedTuple
 
 from eddy.operators.batch import Row
 
-__all__ = ["Bound", "Words", "columns_of"]
+__all__ = ["FIRST_LOOK", "Bound", "Words", "columns_of"]
+
+FIRST_LOOK = 64
+"""The iteration at which a recursion is first searched for cycles or repetitions."""
 
 
 class Words(NamedTuple):

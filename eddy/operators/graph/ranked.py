@@ -20,7 +20,6 @@ import msgspec
 
 from eddy.operators.batch import EMPTY, Batch, Row
 from eddy.operators.context import Context
-from eddy.operators.endless import path_text
 from eddy.operators.errors.failing_inputs import errors_of, step_without_failing
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.graph.beyond import Beyond
@@ -29,6 +28,7 @@ from eddy.operators.graph.depths import Depths
 from eddy.operators.graph.links import LinkChanges, Links, presence
 from eddy.operators.graph.reached import Reached
 from eddy.operators.operator import Operator, State
+from eddy.operators.path_text import path_text
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import pairs_of
 from eddy.state.ranks import Cell, Ranks

@@ -24,15 +24,15 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
-from eddy.operators.bound import Bound, columns_of
+from eddy.operators.bound import FIRST_LOOK, Bound, columns_of
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK, EndlessError, Repetition
 from eddy.operators.errors.guarded import Guarded, unguarded
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Budget
 from eddy.operators.nested.limit_errors import InnerLimit
 from eddy.operators.nested.operators import NestedLookupJoin, NestedOperator, Time
+from eddy.operators.nested.repetition import EndlessError, Repetition
 from eddy.operators.nested.run_ahead import RunAhead
 from eddy.operators.operator import Operator, State, Step
 from eddy.state.iteration_trace import Trace

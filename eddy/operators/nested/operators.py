@@ -18,12 +18,12 @@ from typing import Any
 from eddy.errors import DataError
 from eddy.operators.batch import Batch, Row, concat, keys_of, unhashable
 from eddy.operators.context import Context
-from eddy.operators.endless import EndlessError
 from eddy.operators.errors.failed_pairs import merge_or_fail, without_failed_pairs
 from eddy.operators.errors.set_aside import Aside
 from eddy.operators.exchange import Budget
 from eddy.operators.keyed import Keyed, keyed
 from eddy.operators.matches import Lookup, Merge, matches, merged_matches
+from eddy.operators.nested.repetition import EndlessError
 from eddy.operators.operator import Operator, State
 from eddy.operators.reduce import Function
 from eddy.operators.stateless import check_rows

@@ -30,7 +30,6 @@ from typing import Any, NamedTuple
 from eddy.errors import EddyError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, merge_into
 from eddy.operators.context import Context, Wake
-from eddy.operators.endless import EndlessError
 from eddy.operators.errors.failing_inputs import check_changes, is_of_data
 from eddy.operators.errors.guarded import unguarded
 from eddy.operators.errors.set_aside import Aside, Care, netted
@@ -39,6 +38,7 @@ from eddy.operators.nested.fixpoint import Fixpoint, Results
 from eddy.operators.nested.limit_errors import LimitBarrier, numbered
 from eddy.operators.nested.operators import NestedLookupJoin
 from eddy.operators.nested.outermost_states import Given, Note, Queue
+from eddy.operators.nested.repetition import EndlessError
 from eddy.operators.operator import State
 from eddy.source_lines import describe_exception
 

@@ -10,9 +10,8 @@ from operator import attrgetter
 from typing import Any
 
 from eddy.operators.batch import EMPTY, Batch, Row, concat, consolidate
-from eddy.operators.bound import Bound
+from eddy.operators.bound import FIRST_LOOK, Bound
 from eddy.operators.context import Context
-from eddy.operators.endless import FIRST_LOOK
 from eddy.operators.errors.row_sizes import RowSizes
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.waves.body import Body

@@ -5,8 +5,8 @@ from operator import itemgetter
 
 from eddy.operators.batch import Row
 from eddy.operators.bound import Bound, columns_of
-from eddy.operators.endless import path_text
 from eddy.operators.errors.row_sizes import RowSizes
+from eddy.operators.path_text import path_text
 from eddy.operators.waves.body import Explored
 from eddy.operators.waves.explorer import Explorer
 from eddy.operators.waves.survey import Survey, cycle_among, way_around

@@ -23,9 +23,8 @@ from typing import Any
 
 from eddy.errors import DataError
 from eddy.operators.batch import EMPTY, Batch, Row, ZSet, concat, keys_of
-from eddy.operators.bound import Bound
+from eddy.operators.bound import FIRST_LOOK, Bound
 from eddy.operators.context import Wake
-from eddy.operators.endless import FIRST_LOOK
 from eddy.operators.errors.row_sizes import RowSizes
 from eddy.operators.exchange import Gate
 from eddy.operators.operator import State

@@ -29,13 +29,13 @@ from typing import Any
 
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import EMPTY, Batch, Row, concat
-from eddy.operators.bound import Bound, columns_of
+from eddy.operators.bound import FIRST_LOOK, Bound, columns_of
 from eddy.operators.context import Context, Wake
-from eddy.operators.endless import FIRST_LOOK, path_text
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.exchange import Budget, Gate, by_iteration
 from eddy.operators.keyed import keyed_rows
 from eddy.operators.operator import Operator, State
+from eddy.operators.path_text import path_text
 from eddy.operators.waves.body import Body, OwnRows, trace
 from eddy.operators.waves.explorer import Explorer
 from eddy.operators.waves.held_message import ADVICE

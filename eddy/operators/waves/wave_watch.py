@@ -10,7 +10,7 @@ import math
 from typing import NamedTuple, Protocol
 
 from eddy.operators.batch import Batch
-from eddy.operators.endless import FIRST_LOOK
+from eddy.operators.bound import FIRST_LOOK
 from eddy.operators.errors.row_sizes import GLANCE, RowSizes
 from eddy.operators.waves.total import Total
 

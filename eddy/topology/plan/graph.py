@@ -5,7 +5,6 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from eddy.operators.endless import path_text
 from eddy.operators.exchange import Ownership
 from eddy.operators.graph.beyond import Beyond
 from eddy.operators.graph.cycles import Cycles
@@ -16,6 +15,7 @@ from eddy.operators.graph.reached import Reached, cell_serde
 from eddy.operators.graph.totals import CYCLE, TOTAL
 from eddy.operators.graph.totals import TreeTotals as TreeTotalsOperator
 from eddy.operators.operator import Operator
+from eddy.operators.path_text import path_text
 from eddy.serde import Int64, Native, Serde, Tuple
 from eddy.state.adjacency import Adjacency
 from eddy.state.arrangement import Arrangement

@@ -32,7 +32,7 @@ from eddy.topology.sql.types import (
     Type,
     common_type,
 )
-from eddy.topology.sql.unread import parts_of, peek, without_meaning
+from eddy.topology.sql.unsupported_syntax import parts_of, peek, without_meaning
 from eddy.topology.sql.window_syntax import WindowTable
 
 __all__ = ["Binder", "Subqueries"]

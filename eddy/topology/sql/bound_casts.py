@@ -11,7 +11,7 @@ from eddy.topology.sql.expressions import Expr, literal
 from eddy.topology.sql.functions import cast_call
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TEXT, TYPE_NAMES, UNKNOWN, Type, assignable, parse_type
-from eddy.topology.sql.unread import parts_of, text_of
+from eddy.topology.sql.unsupported_syntax import parts_of, text_of
 
 __all__ = ["assign", "cast", "coerce", "constant_cast", "type_of"]
 

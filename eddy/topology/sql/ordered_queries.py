@@ -13,7 +13,7 @@ from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.row_order import RowLimit, RowOrder
 from eddy.topology.sql.scope import QueryContext, position_of
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.unread import has, parts_of, whole_number
+from eddy.topology.sql.unsupported_syntax import has, parts_of, whole_number
 from eddy.topology.sql.value_limits import MOST_LIMITED
 
 __all__ = ["Ordering", "is_limited", "limited_query", "ordered_query"]

@@ -22,7 +22,7 @@ from eddy.topology.sql.dialect import WholePostgres
 from eddy.topology.sql.scope import folded
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import TYPE_NAMES, parse_type
-from eddy.topology.sql.unread import parts_of, without_meaning
+from eddy.topology.sql.unsupported_syntax import parts_of, without_meaning
 
 __all__ = ["Definition", "Mutual", "created_query", "mutual_of", "named_tables", "parse", "split"]
 

@@ -21,7 +21,7 @@ from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.subqueries import Applied, Correlation, bind_subquery
 from eddy.topology.sql.temporal import taken_apart
 from eddy.topology.sql.types import TEXT, UNKNOWN, Type, common_type
-from eddy.topology.sql.unread import parts_of, without_meaning
+from eddy.topology.sql.unsupported_syntax import parts_of, without_meaning
 
 __all__ = ["QueryBinder"]
 

@@ -29,7 +29,7 @@ from eddy.topology.sql.parsing import Definition, Mutual
 from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import QueryContext, folded
 from eddy.topology.sql.sources import renamed
-from eddy.topology.sql.unread import parts_of, unnested, without_meaning
+from eddy.topology.sql.unsupported_syntax import parts_of, unnested, without_meaning
 
 __all__ = ["mutually_recursive", "with_recursive"]
 

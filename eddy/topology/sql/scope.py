@@ -9,7 +9,7 @@ from eddy.errors import TopologyError
 from eddy.topology.sql.algebra import Node
 from eddy.topology.sql.expressions import Expr, column, shifted, walk
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.unread import text_of, whole_number
+from eddy.topology.sql.unsupported_syntax import text_of, whole_number
 
 __all__ = ["ColumnScope", "QueryContext", "Seen", "folded", "position_of", "refuse_outer", "scope_of"]
 

@@ -26,7 +26,7 @@ from eddy.topology.sql.queries import QueryBinding
 from eddy.topology.sql.scope import ColumnScope, QueryContext, Seen, folded, refuse_outer, scope_of
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.types import BOOLEAN, INTEGER, UNKNOWN, common_type
-from eddy.topology.sql.unread import has, parts_of, without_meaning
+from eddy.topology.sql.unsupported_syntax import has, parts_of, without_meaning
 from eddy.topology.sql.window_syntax import WindowTable
 from eddy.topology.sql.window_tables import window_table
 

@@ -3,7 +3,7 @@
 from sqlglot import exp
 from sqlglot.dialects import Postgres
 
-from eddy.topology.sql.unread import parts_of, peek, text_of, without_meaning
+from eddy.topology.sql.unsupported_syntax import parts_of, peek, text_of, without_meaning
 
 __all__ = ["AGGREGATES", "ARITHMETIC", "COMPARISONS", "arguments_of", "instead_of", "name_of"]
 

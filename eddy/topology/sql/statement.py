@@ -12,7 +12,7 @@ from eddy.topology.sql.query_binder import QueryBinder
 from eddy.topology.sql.recursive_queries import mutually_recursive
 from eddy.topology.sql.scope import QueryContext
 from eddy.topology.sql.statement_text import StatementText
-from eddy.topology.sql.unread import Unread
+from eddy.topology.sql.unsupported_syntax import Unread
 
 __all__ = ["Statement", "bind_statement", "too_deep"]
 

@@ -40,7 +40,7 @@ from eddy.topology.sql.scope import QueryContext, refuse_outer
 from eddy.topology.sql.statement_text import StatementText
 from eddy.topology.sql.temporal import Moments
 from eddy.topology.sql.types import BOOLEAN, TEXT, UNKNOWN, common_type
-from eddy.topology.sql.unread import parts_of, unnested
+from eddy.topology.sql.unsupported_syntax import parts_of, unnested
 
 __all__ = ["Applied", "Correlation", "Subquery", "bind_subquery"]
 

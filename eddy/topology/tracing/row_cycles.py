@@ -7,7 +7,7 @@ row, until all remaining rows are derived from remaining rows.
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from eddy.operators.endless import path_text
+from eddy.operators.path_text import path_text
 from eddy.topology.plan.bags import Bag, Row, identity
 from eddy.topology.plan.plan import Node
 

@@ -13,7 +13,7 @@ from sqlglot.errors import ErrorLevel, SqlglotError
 import eddy
 from eddy.topology.sql import statement
 from eddy.topology.sql.dialect import WholePostgres
-from eddy.topology.sql.unread import Unread
+from eddy.topology.sql.unsupported_syntax import Unread
 from tests.seeds import of_today, parts_of
 from tests.sql import duck, random_queries
 

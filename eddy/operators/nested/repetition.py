@@ -1,17 +1,11 @@
-"""Detects that a loop by nested time never ends, and defines the error for it; no rows are held here.
+"""Detects that a loop by nested time never ends, because its rows repeat, and defines the error of such a loop."""
 
-Recursions by waves share only `path_text` and `FIRST_LOOK`.
-"""
-
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from eddy.errors import LoopLimitError
 from eddy.operators.batch import Batch, Row, ZSet, merge_into
 
-__all__ = ["FIRST_LOOK", "EndlessError", "Repetition", "path_text"]
-
-FIRST_LOOK = 64
-"""The iteration at which a recursion is first searched for cycles or repetitions."""
+__all__ = ["EndlessError", "Repetition"]
 
 
 class EndlessError(LoopLimitError):
@@ -55,13 +49,3 @@ class Repetition:
         for since, batch in zip(self._since, made, strict=True):
             merge_into(since, batch.rows, batch.weights)
         return not any(self._since)
-
-
-def path_text(path: Iterable[object]) -> str:
-    """Return a path as text, shortened in the middle if it is long.
-
-    >>> path_text("abc")
-    'a → b → c'
-    """
-    parts = list(path)
-    return " → ".join(map(str, parts if len(parts) <= 12 else [*parts[:6], "…", *parts[-5:]]))

@@ -110,6 +110,8 @@ def test_topics_and_tables_are_frames(broker: str, spark: Any, tmp_path: Path) -
         assert {row.key: (row.value.parent, row.value.size, row.value.tags) for row in read} == {
             key: (node.parent, node.size, list(node.tags)) for key, node in nodes.items()
         }
+        chosen = load(spark, topic=f"{prefix}nodes", columns="value.size,key", **named)
+        assert sorted(map(tuple, chosen.collect())) == sorted((node.size, key) for key, node in nodes.items())
         for table in ("sums", f"{prefix}sizes"):
             found = {row.key: row.value for row in load(spark, table=table, **named).collect()}
             assert found == {"": 1, "a": 5}

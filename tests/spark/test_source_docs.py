@@ -55,7 +55,7 @@ def test_examples_print_what_the_page_says(spark: Any, tmp_path: Path, monkeypat
             pass
     namespace = {"spark": spark}
     examples = list(EXAMPLES.finditer(text))
-    assert len(examples) == 5
+    assert len(examples) == 6
     for example in examples:
         assert streamed(lambda code=example["code"]: printed(code, namespace)) == (example["output"] or "").strip()
     with closing(LocalLog(Path(".eddy/log"))) as log:

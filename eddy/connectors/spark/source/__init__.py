@@ -5,6 +5,7 @@
     source_program.py   the topology that an option names
     pinned_source.py    options → offsets and serdes, as of `load()`
     spark_columns.py    values of serdes ↔ columns
+    frame_columns.py    the columns of a frame
     source_reading.py   Spark's partitions and their records
     source_tables.py    the latest rows of tables
     source_streams.py   topics as streams

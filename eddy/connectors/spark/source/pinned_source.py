@@ -5,11 +5,12 @@ table   from the first record to the last cut, or to the first open transaction
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from eddy.connectors.log import Log, TopicPartition
 from eddy.connectors.spark.inputs import OffsetRange, OpenLog
+from eddy.connectors.spark.source.frame_columns import FrameColumn, chosen_paths, frame_columns
 from eddy.connectors.spark.source.source_options import (
     NamedLog,
     Until,
@@ -18,7 +19,6 @@ from eddy.connectors.spark.source.source_options import (
     serde_named,
 )
 from eddy.connectors.spark.source.source_program import SourceProgram
-from eddy.connectors.spark.source.spark_columns import HEADERS, column_of
 from eddy.serde import Plain, Serde
 
 __all__ = ["PinnedSource", "TopicForm", "topic_form"]
@@ -26,20 +26,38 @@ __all__ = ["PinnedSource", "TopicForm", "topic_form"]
 
 @dataclass(frozen=True)
 class TopicForm:
-    """A topic and the serdes of its records. `module` is the module of the application that defines them."""
+    """A topic, the serdes of its records, and the columns of its frames.
+
+    `module` is the module of the application that defines the serdes. `paths` names the columns; None for all.
+    """
 
     topic: str
     partitions: int
     key: Serde[Any]
     value: Serde[Any]
     module: str | None = None
+    paths: tuple[str, ...] | None = None
+
+    def choosing(self, options: Mapping[str, str]) -> "TopicForm":
+        """Return the form with the columns that the option `columns` names. Raises: ConfigurationError."""
+        text = options.get("columns")
+        return self if text is None else replace(self, paths=chosen_paths(text, self.key, self.value))
+
+    @property
+    def columns(self) -> list[FrameColumn]:
+        """The columns of a frame of the topic's records."""
+        return frame_columns(self.key, self.value, self.paths)
+
+    @property
+    def decoded(self) -> dict[str, Serde[Any]]:
+        """The serdes of the key and the value, as far as columns need them."""
+        parts = {column.part for column in self.columns}
+        return {part: serde for part, serde in (("key", self.key), ("value", self.value)) if part in parts}
 
     @property
     def ddl(self) -> str:
-        """The columns of a frame of the topic's records."""
-        key, value = column_of(self.key).ddl, column_of(self.value).ddl
-        record = "topic string, partition int, offset bigint, timestamp timestamp"
-        return f"key {key}, value {value}, {record}, headers {HEADERS}"
+        """The columns, as Spark's text."""
+        return ", ".join(f"`{one.name}` {one.column.ddl}" for one in self.columns)
 
     @property
     def parts(self) -> list[TopicPartition]:
@@ -63,7 +81,7 @@ class PinnedSource:
             raise option_error(
                 "read", "option 'as_of' is for tables; of a topic name the end. Write .option('until', …)"
             )
-        form = topic_form("read", options, named, log)
+        form = topic_form("read", options, named, log).choosing(options)
         begins, ends = log.begin_offsets(form.parts), log.stable_offsets(form.parts)
         until = Until.of(options["until"], form.partitions) if "until" in options else Until()
         for part in form.parts if until.offsets else ():

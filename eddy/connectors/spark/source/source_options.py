@@ -3,6 +3,7 @@
 data | bootstrap, config, kafka.<setting>   the log: the embedded one in a folder, or a Kafka cluster
 topic | table with as_of                    the records of a topic, or the latest row of each key of a table
 app, key, value                             the serdes: of an application's topics, or by name
+columns                                     the columns of the frame, and their order
 until                                       the offsets, or the time, before which records are read
 """
 
@@ -43,7 +44,18 @@ SERDES: Mapping[str, Serde[Any]] = {
 """The serdes that options name, as `--key-type` and `--value-type` do."""
 
 LOG_OPTIONS = ("data", "bootstrap", "config")
-READ_OPTIONS = (*LOG_OPTIONS, "topic", "table", "app", "key", "value", "until", "as_of", "max_offsets_per_trigger")
+READ_OPTIONS = (
+    *LOG_OPTIONS,
+    "topic",
+    "table",
+    "app",
+    "key",
+    "value",
+    "until",
+    "as_of",
+    "columns",
+    "max_offsets_per_trigger",
+)
 WRITE_OPTIONS = (*LOG_OPTIONS, "topic", "job", "batch", "app", "key", "value")
 _KAFKA = "kafka."
 _WAIT_S = 30.0

@@ -1,7 +1,7 @@
 """Reading a pinned source in Spark's tasks: each task reads a range of one partition, as Arrow batches."""
 
 import contextlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -12,8 +12,9 @@ from pyspark.sql.types import StructType
 from eddy.connectors.log import Log, Records, TopicPartition
 from eddy.connectors.spark.inputs import RECORDS_A_RANGE, OffsetRange, OpenLog, committed_records
 from eddy.connectors.spark.pickling import Pickled
+from eddy.connectors.spark.source.frame_columns import FrameColumn
 from eddy.connectors.spark.source.pinned_source import PinnedSource, TopicForm
-from eddy.connectors.spark.source.spark_columns import arrow_schema_of, column_of
+from eddy.connectors.spark.source.spark_columns import arrow_schema_of
 from eddy.errors import DataError
 from eddy.runtime.decoded_columns import decoded
 from eddy.serde import Serde, String
@@ -51,19 +52,12 @@ class RecordReading:
 
     def batch(self, records: Records, schema: Any) -> Any:
         """Turn records into an Arrow batch. Raises: DataError."""
-        headers = records.headers or [()] * len(records)
-        columns: list[Any] = [
-            self._column(records, "key", schema),
-            self._column(records, "value", schema),
-            [records.topic] * len(records),
-            [records.partition] * len(records),
-            records.offsets,
-            [None if time < 0 else time * 1000 for time in records.timestamps],
-            [[{"key": name, "value": data} for name, data in pairs] for pairs in headers],
-        ]
+        parts = {part: decoded_or_error(records, serde, part) for part, serde in self.form.decoded.items()}
         arrays = [
-            column if isinstance(column, pa.Array) else pa.array(column, field.type)
-            for column, field in zip(columns, schema, strict=True)
+            _converted(records, column, parts[column.part], field.type)
+            if column.part in parts
+            else pa.array(_of_record(records, column.part), field.type)
+            for column, field in zip(self.form.columns, schema, strict=True)
         ]
         batch = pa.RecordBatch.from_arrays(arrays, schema=schema)
         if self.before_ms is not None:
@@ -71,25 +65,39 @@ class RecordReading:
             batch = batch.take(pa.array(kept, pa.int64()))
         return batch
 
-    def _column(self, records: Records, part: str, schema: Any) -> Any:
-        serde: Serde[Any] = getattr(self.form, part)
-        data = records.keys if part == "key" else records.values
-        column, type = column_of(serde), schema.field(part).type
-        values = decoded_or_error(records, serde, part)
-        try:
-            return pa.array(column.values(values), type)
-        except (OverflowError, pa.ArrowException, TypeError, ValueError):
-            for place, value in enumerate(values):
-                try:
-                    pa.array(column.values([value]), type)
-                except (OverflowError, pa.ArrowException, TypeError, ValueError) as error:
-                    raise _data_error(
-                        records,
-                        place,
-                        f"the {part} {data[place]!r:.100} does not fit Spark's {column.ddl}: {error}",
-                        part,
-                    ) from error
-            raise
+
+def _of_record(records: Records, part: str) -> Sequence[Any]:
+    match part:
+        case "topic":
+            return [records.topic] * len(records)
+        case "partition":
+            return [records.partition] * len(records)
+        case "offset":
+            return records.offsets
+        case "timestamp":
+            return [None if time < 0 else time * 1000 for time in records.timestamps]
+        case _:
+            headers = records.headers or [()] * len(records)
+            return [[{"key": name, "value": data} for name, data in pairs] for pairs in headers]
+
+
+def _converted(records: Records, column: FrameColumn, values: Sequence[Any], type: Any) -> Any:
+    """Convert decoded keys or values to an Arrow array. Raises: DataError naming the first that does not fit."""
+    part, data = column.part, records.keys if column.part == "key" else records.values
+    try:
+        return pa.array(column.values(values), type)
+    except (OverflowError, pa.ArrowException, TypeError, ValueError):
+        for place, value in enumerate(values):
+            try:
+                pa.array(column.values([value]), type)
+            except (OverflowError, pa.ArrowException, TypeError, ValueError) as error:
+                raise _data_error(
+                    records,
+                    place,
+                    f"the {part} {data[place]!r:.100} does not fit Spark's {column.column.ddl}: {error}",
+                    part,
+                ) from error
+        raise
 
 
 def decoded_or_error(records: Records, serde: Serde[Any], part: str) -> list[Any]:
@@ -115,7 +123,7 @@ def check_decoding(source: PinnedSource, log: Log) -> None:
         if wanted.start < wanted.end:
             end = min(wanted.end, wanted.start + _PROBED)
             records = log.read(TopicPartition(source.form.topic, wanted.partition), wanted.start, end, _PROBED)
-            for part, serde in (("key", source.form.key), ("value", source.form.value)):
+            for part, serde in source.form.decoded.items():
                 texts = decoded_or_error(records, serde, part)
                 if serde is String and any("\0" in text for text in texts if text):
                     raise _data_error(records, 0, f"the {part}s are not text: they contain zero bytes", part)

@@ -52,7 +52,8 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
     with contextlib.closing(named.open_log()) as log:
         catalog = catalog_of(program.topology, log)
         table = catalog.table(name)
-        form = TopicForm(table.topic, table.partitions, table.topic_key, table.value, program.module)
+        whole = TopicForm(table.topic, table.partitions, table.topic_key, table.value, program.module)
+        form = whole.choosing(options)
         named.check_topic("read", log, table.topic)
         begins = log.begin_offsets(form.parts)
         dated = last_dated_cut(log, catalog.internal.cuts) if as_of == "cut" else None

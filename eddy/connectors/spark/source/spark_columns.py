@@ -32,11 +32,15 @@ _BUILTIN = (bytes, bytearray, datetime.datetime, datetime.date)
 
 @dataclasses.dataclass(frozen=True)
 class SparkColumn:
-    """A Spark type, with the functions that convert values to the type and back; None if values need no conversion."""
+    """A Spark type, with the functions that convert values to the type and back; None if values need no conversion.
+
+    `fields` are the columns of a struct's fields. Each name is an attribute of the values, too.
+    """
 
     ddl: str
     out: Callable[[Any], Any] | None = None
     back: Callable[[Any], Any] | None = None
+    fields: tuple[tuple[str, "SparkColumn"], ...] = ()
 
     def values(self, decoded: Sequence[Any]) -> Sequence[Any]:
         """Convert decoded values to values that Arrow accepts."""
@@ -137,6 +141,7 @@ def _windowed(key: SparkColumn) -> SparkColumn:
         f"struct<`key`:{key.ddl},`start_ms`:bigint,`end_ms`:bigint>",
         lambda value: {"key": out(value.key), "start_ms": value.start_ms, "end_ms": value.end_ms},
         lambda row: Windowed(back(row["key"]), row["start_ms"], row["end_ms"]),
+        (("key", key), ("start_ms", SparkColumn("bigint")), ("end_ms", SparkColumn("bigint"))),
     )
 
 
@@ -152,4 +157,5 @@ def _struct(fields: list[tuple[str, str, SparkColumn]]) -> SparkColumn:
         f"struct<{','.join(f'`{name}`:{column.ddl}' for name, _, column in fields)}>",
         lambda value: {name: out(getattr(value, name)) for name, out in outs},
         lambda row: {encoded: back(row[name]) for name, encoded, back in backs},
+        tuple((name, column) for name, _, column in fields),
     )

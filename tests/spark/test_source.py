@@ -58,6 +58,10 @@ def test_until_ends_a_frame_at_offsets_or_before_a_time(log: LocalLog, data: dic
     moment = datetime.datetime.fromtimestamp(3, datetime.UTC).isoformat()
     before = load(spark, topic="numbers", value="int64", until=moment, **data)
     assert sorted(row[0] for row in rows(before, "value")) == [0, 1, 2]
+    log.write("numbers", [("0", 7)], timestamp_ms=2_999)
+    log.write("numbers", [("0", 8)], timestamp_ms=3_000)
+    with_late = load(spark, topic="numbers", value="int64", until=moment, **data)
+    assert sorted(row[0] for row in rows(with_late, "value")) == [0, 1, 2, 7], "older, though after newer ones"
 
 
 def test_an_application_knows_the_serdes_of_its_topics(

@@ -55,7 +55,11 @@ def test_rows_are_those_of_the_cut_or_of_the_end(spark: Any, tmp_path: Path) -> 
         assert table(spark, "sizes", as_of="end", **named) == sums(nodes) | {"later": 1}
         for options, text in (
             ({"table": "nope"}, "table 'nope': there is no such table; one that is served is needed: nodes, sizes"),
-            ({"table": "sums", "as_of": "now"}, "option 'as_of' is 'now'; 'cut' or 'end' is needed"),
+            (
+                {"table": "sums", "as_of": "2026-11-01T00:00:00Z"},
+                "'cut' or 'end' is needed, for a time does not name a",
+            ),
+            ({"table": "sums", "until": "2026-11-01T00:00:00Z"}, "options 'table' and 'until' are given"),
         ):
             with pytest.raises(Exception, match=text):
                 load(spark, **named, **options)

@@ -47,7 +47,11 @@ def pinned_table(options: Mapping[str, str]) -> "tuple[PinnedSource, TableReadin
             "Write .option('app', 'app.py:topology')",
         )
     if (as_of := options.get("as_of", "cut")) not in _AS_OF:
-        raise option_error("read", f"option 'as_of' is '{as_of}'; 'cut' or 'end' is needed. Write one of them")
+        raise option_error(
+            "read",
+            f"option 'as_of' is '{as_of}'; 'cut' or 'end' is needed, for a time does not name a cut: compaction keeps "
+            "the last one. Write one of them",
+        )
     named, program = NamedLog.of("read", options), SourceProgram.load("read", options["app"])
     with contextlib.closing(named.open_log()) as log:
         catalog = catalog_of(program.topology, log)

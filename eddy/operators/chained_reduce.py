@@ -89,10 +89,10 @@ class ChainedReduce(Reduce):
                 yield key, first, last
 
     def _reached(self, place: int, there: Iterator[int], changed: list[int] | None = None) -> int:
-        """Return the other end of the chain that begins at `place`, among the stored and the changed places.
+        """Return the end of the chain of `place` in the direction of `there`; places less than `gap` apart are a chain.
 
-        `there` yields the stored places in order. `changed` has the changed places, of which the next one is the last
-        item. The places that belong to the chain are removed from `changed`.
+        `there` yields the stored places from `place` on. `changed` has the changed places in the opposite order, so
+        that `pop()` returns the next one. The places of the chain are removed from `changed`.
         """
         gap, found = self._chains.gap, next(there, None)
         while True:

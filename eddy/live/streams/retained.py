@@ -103,9 +103,9 @@ def data_of(kept: list[KeptPatch]) -> bytes:
 
 
 class _Touched:
-    """A bucket that patches touch.
+    """A bucket while patches are applied to it.
 
-    Its items are places of former rows, as integers, or inserted rows, as (row, below).
+    An item is the place of a row before the patches, an integer, or an inserted row with its nested rows, (row, below).
     """
 
     def __init__(self, size: int) -> None:

@@ -32,7 +32,7 @@ Link = tuple[Any, Any, Any]
 class LinkChanges(msgspec.Struct):
     """The changes of links in an epoch. A changed cost is a loss of the link at the old cost and a gain at the new one.
 
-    `retied`: links whose order may have changed.
+    `retied`: the (node, child) of links of the same cost as before, but in another order among links of equal cost.
     """
 
     lost: list[Link]

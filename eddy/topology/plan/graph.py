@@ -249,7 +249,10 @@ def reachable(
     ownership: Ownership | None = None,
     refusals: Refusals = refuses_none,
 ) -> Ranked:
-    """Return the operator of reachability. Its links are `PlainLinks` if each edge is the child, else `TiedLinks`."""
+    """Return the operator of reachability.
+
+    Its links are `PlainLinks` if a row of edges has only the child; `TiedLinks` if `expand` or a weight makes them.
+    """
     name, of = node.name, node.node
     roots, edges = node.inputs
     spec = _Specs(application, refusals).spec

@@ -144,9 +144,9 @@ class Receipts:
         return found
 
     def open_levels(self, node: Node, row: Row) -> Iterator[OpenLevel]:
-        """Yield the levels of a row's sums that the path opens, with all their parts.
+        """Follow the trace's path of keys down from each sum in a row, and yield each level with all its parts.
 
-        They end where no part has the next key.
+        The first level is the sum itself. A sum ends at the key of the path that none of its parts has.
         """
         for name, top, kind in self._sums_in(node, row):
             level: RowGroup | None = top
@@ -239,7 +239,7 @@ class Receipts:
         return Summand(part.key, part.title, number_of(part.number, kind), part.node.name, part.word, opens)
 
     def _open(self, level: RowGroup, parts: list[RowGroup], kind: type, path: Sequence[str]) -> Receipt | None:
-        """Return the receipt of the part that the path names first; None if there is no such part."""
+        """Return the receipt of the part with the key `path[0]`; None if there is no such part."""
         found = _chosen(parts, path[0])
         if found is None:
             if path is self._path:  # another receipt of the trace may have this part

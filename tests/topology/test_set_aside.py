@@ -436,6 +436,7 @@ few = settings(max_examples=max(8, settings.default.max_examples // 5), deadline
     workers=2,
     seed=0,
 )
+@example(batches=[[("a", ["b", 1]), ("a", ["b", BAD]), ("a", None)]], size=1, partitions=1, workers=1, seed=0)
 @example(
     batches=[[("a", ["a", BAD]), ("b", ["b", BAD])], [("c", ["a", 1])], [("a", ["a", 1]), ("b", None)]],
     size=1,

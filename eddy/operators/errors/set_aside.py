@@ -231,6 +231,13 @@ class Aside:
             times = [time for time in literal_eval(before.body) if time != self.iteration]
             self._held[identity] = msgspec.structs.replace(before, body=repr(times)) if times else None
 
+    def keep_iterations(self, key: Any, has_own_values: Callable[[Any], bool]) -> None:
+        """Of the iterations in which a key is withheld, keep those in which it has values of its own."""
+        if (self.kept or self._held) and (before := self._held_now(identity := self.identity_of_key(key))):
+            times = list(filter(has_own_values, literal_eval(before.body)))
+            if repr(times) != before.body:
+                self._held[identity] = msgspec.structs.replace(before, body=repr(times)) if times else None
+
     def _held_now(self, identity: bytes) -> KeptRow | None:
         return self._held[identity] if identity in self._held else self.kept.get(identity)
 

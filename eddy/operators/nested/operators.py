@@ -13,6 +13,7 @@ Sources: McSherry et al., "Differential Dataflow", CIDR 2013; Budiu et al., "DBS
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
 from typing import Any
 
 from eddy.errors import DataError
@@ -345,7 +346,10 @@ class NestedReduce(_Traced):
     def step_setting_aside(self, context: Context, aside: Aside, *inputs: Batch) -> Batch:
         """Withhold the keys on whose values the function fails: they have no row in the iterations where it fails."""
 
+        evaluated: list[Any] = []
+
         def made(key: Any, values: Mapping[Any, int]) -> dict[Any, int]:
+            evaluated.append(key)
             try:
                 result = self._function(key, values)
             except Exception as error:
@@ -355,10 +359,18 @@ class NestedReduce(_Traced):
             return result
 
         def none_made(key: Any) -> dict[Any, int]:
+            evaluated.append(key)
             aside.release_in_iteration(key)
             return {}
 
-        return self._step(context.iteration, made, *inputs, none_made=none_made)
+        result = self._step(context.iteration, made, *inputs, none_made=none_made)
+        for key in evaluated:
+            aside.keep_iterations(key, partial(self._has_own_values, key, context.iteration))
+        return result
+
+    def _has_own_values(self, key: Any, now: Time, at: Time) -> bool:
+        """Whether the values of `key` in iteration `at` may differ from its values now: a later one is then due."""
+        return at == now or lub(now, at) != at or key in self.later.get(at, ())
 
     def _step(
         self, time: Time, function: Function, *inputs: Batch, none_made: Callable[[Any], dict[Any, int]] = lambda _: {}

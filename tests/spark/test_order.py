@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,7 @@ import pytest
 
 import eddy
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.spark import comparison, verification
+from eddy.connectors.spark.verification import comparison
 from eddy.connectors.spark.verification.verifying import last_cut
 from eddy.runtime.quiescence import Cut
 from tests.seeds import in_turn, of_today
@@ -134,7 +135,7 @@ def test_a_lost_record_is_no_other_order(rig: Rig) -> None:
 def test_records_that_wait_and_the_age_of_the_cut_are_named(rig: Rig) -> None:
     rig.write("in", [(b"a", b"u")])
     rig.work()
-    now = verification.time.time()
+    now = time.time()
     idle = rig.verify(max_age_s=0.0, wall=lambda: now + 3 * 3600)
     assert (idle.status, list(idle.lines())[1]) == (0, "the cut is 3 h old; no records have arrived since")
     rig.write("in", [(b"a", b"u"), (b"b", b"u"), *[(b"c", b"u")] * 4_998])

@@ -106,7 +106,7 @@ def test_a_moment_is_kept_while_a_record_near_it_may_come() -> None:
         assert dict(states["once-passed"].items()) == {"a": (100,), "b": (122,)}  # type: ignore[attr-defined]
         driver.input("in").pipe("k", "3b", 123)
         assert dict(states["once-passed"].items()) == {"b": (122,)}  # type: ignore[attr-defined]
-        assert not list(states["once-waiting"].items())  # type: ignore[attr-defined]
+        assert not list(states["once-waiting"].items([0]))  # type: ignore[attr-defined]
 
 
 def test_headers_and_the_record_of_the_function() -> None:

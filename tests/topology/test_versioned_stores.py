@@ -100,7 +100,7 @@ def test_versions_that_no_read_can_find_are_removed(epochs: list[list[Any]]) -> 
             for name, *arguments in epoch:
                 if name != "put and raise":
                     getattr(model, name)(*arguments)
-            assert len(list(driver.worker.circuit.states["w-versions"].items())) == model.kept()  # type: ignore[attr-defined]
+            assert len(list(driver.worker.circuit.states["w-versions"].items([0]))) == model.kept()  # type: ignore[attr-defined]
 
 
 def run(*operations: Any) -> list[Any]:

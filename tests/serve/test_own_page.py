@@ -69,4 +69,4 @@ def test_a_folder_without_a_page_is_refused_and_nothing_listens(log: LocalLog, t
     told = "it has no index.html; a folder with one is needed"
     with pytest.raises(ConfigurationError, match=told), served(endpoint_of("0"), family(), log, own_page=tmp_path):
         pass
-    assert threading.active_count() == before
+    assert threading.active_count() <= before

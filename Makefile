@@ -30,7 +30,7 @@ test: checks .venv/.compiled ## check format, lint, types and layers, then run t
 	$(BIN)/pytest -n 6 $(PARALLEL) --turns
 
 quick: checks ## the same with the tests that need one process alone, and few examples; two minutes
-	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 2 $(PARALLEL) --quick -rfE
+	EDDY_EXAMPLES=10 EDDY_STORIES=2 $(BIN)/pytest -q -n 3 $(PARALLEL) --quick -rfE
 
 checks: .venv/.dev # format, lint, types and layers
 	$(BIN)/ruff format --check .

@@ -10,12 +10,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from pyspark.errors import PySparkException
 
 import eddy
 from eddy.cli import main
 from eddy.cli.load import load
 from eddy.connectors.log import TopicPartition, TopicSpec
-from eddy.connectors.spark.session import ONE_TASK
+from eddy.connectors.spark.session import ONE_TASK, driver_errors
+from eddy.errors import ConnectorError
 from tests.seeds import in_turn
 from tests.spark.jobs import eddy as eddy_job
 from tests.spark.rig import Rig
@@ -210,6 +212,12 @@ def test_a_driver_that_has_no_memory_to_start(memory: str, why: str, rig: Rig) -
     assert f"where {memory} of memory is said to be too little or too much, write --memory 2g" in said
 
 
+def test_a_driver_that_cancels_its_jobs_as_it_ends_has_ended() -> None:
+    told = "spark: its driver has ended, or does not answer .*; the job has failed"
+    with pytest.raises(ConnectorError, match=told), driver_errors():
+        raise PySparkException("Job 3 cancelled because SparkContext was shut down")
+
+
 @pytest.mark.parametrize("command", [*in_turn(COMMANDS, 2)])
 def test_a_driver_whose_memory_ends_at_work(command: str, rig: Rig) -> None:
     rig.write("names", [(b"%d" % n, b"x" * 1_000_000) for n in range(60)])
@@ -220,7 +228,7 @@ def test_a_driver_whose_memory_ends_at_work(command: str, rig: Rig) -> None:
     status, said = job.wait()
     assert status == 2, said
     assert "OutOfMemory" in said
-    assert "the job has failed" in said  # by a driver that has ended, or one that could still say it
+    assert "spark: its driver has ended, or does not answer" in said
     assert "Where they say OutOfMemory, give it more: --memory 8g" in said
     assert everything(rig) == before
 

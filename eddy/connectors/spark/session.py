@@ -25,6 +25,7 @@ BYTES_A_ROW = 1_000
 TOLERANCE = 1e-9
 """The tolerance, absolute and relative, for floats added in an order that the input does not determine."""
 
+_SHUT_DOWN = "SparkContext was shut down"
 _INSTALL = "pip install 'eddy-streams[spark]'"
 _LATE = (
     "InvocationThreshold=50000",
@@ -121,9 +122,14 @@ def driver_errors() -> Iterator[None]:
     try:
         yield
     except PySparkException as error:
-        raise error_of(str(error)) from error
+        # A driver that ends may still answer that it cancels its jobs.
+        raise _driver_ended(error) if _SHUT_DOWN in str(error) else error_of(str(error)) from error
     except (Py4JError, ConnectionError) as error:  # str(error) may call the driver, and fail
-        raise ConnectorError(
-            f"spark: its driver has ended, or does not answer ({type(error).__name__}); the job has failed. Its own "
-            "lines say why. Where they say OutOfMemory, give it more: --memory 8g, or spark-submit's --driver-memory"
-        ) from error
+        raise _driver_ended(error) from error
+
+
+def _driver_ended(error: Exception) -> ConnectorError:
+    return ConnectorError(
+        f"spark: its driver has ended, or does not answer ({type(error).__name__}); the job has failed. Its own "
+        "lines say why. Where they say OutOfMemory, give it more: --memory 8g, or spark-submit's --driver-memory"
+    )

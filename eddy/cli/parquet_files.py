@@ -12,7 +12,7 @@ import pyarrow.parquet
 from eddy.errors import DataError
 from eddy.program.sql_rows import named_rows
 from eddy.topology.sql.algebra import NamedColumn
-from eddy.topology.sql.answer import AnswerTable
+from eddy.topology.sql.answer import AnswerTable, repeated_name
 from eddy.topology.sql.types import BIGINT, BOOLEAN, DOUBLE, NUMERIC, TEXT, TIMESTAMP, Type
 
 __all__ = ["read_parquet"]
@@ -32,7 +32,7 @@ def read_parquet(path: pathlib.Path, declared: Sequence[NamedColumn] | None) -> 
     except (OverflowError, ValueError) as error:
         raise DataError(f"{path}: {error}; dates and times up to the year 9999 are needed") from error
     names = [column.name for column in columns]
-    if twice := next((name for name in names if names.count(name) > 1), None):
+    if twice := repeated_name(names):
         raise DataError(f"{path}: two columns have the name '{twice}'; columns of different names are needed")
     if not names:
         raise DataError(f"{path}: it has no columns; at least one is needed")

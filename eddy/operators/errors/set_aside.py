@@ -227,14 +227,12 @@ class Aside:
 
     def release_in_iteration(self, key: Any) -> None:
         """Stop withholding a key in this iteration of nested time."""
-        if (self.kept or self._held) and (before := self._held_now(identity := self.identity_of_key(key))):
-            times = [time for time in literal_eval(before.body) if time != self.iteration]
-            self._held[identity] = msgspec.structs.replace(before, body=repr(times)) if times else None
+        self.keep_iterations(key, lambda time: time != self.iteration)
 
-    def keep_iterations(self, key: Any, has_own_values: Callable[[Any], bool]) -> None:
-        """Of the iterations in which a key is withheld, keep those in which it has values of its own."""
+    def keep_iterations(self, key: Any, keeps: Callable[[Any], bool]) -> None:
+        """Withhold a key only in those of its iterations for which `keeps` is true."""
         if (self.kept or self._held) and (before := self._held_now(identity := self.identity_of_key(key))):
-            times = list(filter(has_own_values, literal_eval(before.body)))
+            times = list(filter(keeps, literal_eval(before.body)))
             if repr(times) != before.body:
                 self._held[identity] = msgspec.structs.replace(before, body=repr(times)) if times else None
 

@@ -76,7 +76,7 @@ class Answer:
 
 def repeated_name(columns: Sequence[str]) -> str:
     """Return the first name that several columns have; empty if each has its own."""
-    return next((name for place, name in enumerate(columns) if name in columns[:place]), "")
+    return next((name for name in columns if columns.count(name) > 1), "")
 
 
 def _cell(value: Any) -> str:
